@@ -1,0 +1,136 @@
+// From (group, key) to the slot that holds the block: the interface of design 3.1 and its flat
+// kind.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "plugin/coordinator/geometry.h"
+#include "plugin/coordinator/keys.h"
+#include "plugin/core/result.h"
+#include "plugin/core/units.h"
+
+namespace kvc {
+
+// A slot of a tier, or a block id of the device pool. Below 2^32 - 1.
+using SlotId = std::uint32_t;
+inline constexpr SlotId no_slot = UINT32_MAX;
+
+// What lookups see of an index: published entries only.
+//
+// Threads: const calls may run together; none beside a change. A pure state machine: no clock, lock
+// or I/O.
+class KeyIndex {
+ public:
+  virtual ~KeyIndex() = default;
+  // The slot that holds `key` of `group`, the first inserted one if there are several;
+  // no_slot if none. `key` has the instance's key length.
+  [[nodiscard]] virtual SlotId find(GroupId group, const std::byte* key) const = 0;
+  // find for every key of the run; out.size() >= keys.count. Memory is prefetched for the whole
+  // batch: use batches of find_batch_keys.
+  virtual void find_batch(GroupId group, const KeyRun& keys, std::span<SlotId> out) const = 0;
+};
+inline constexpr std::size_t find_batch_keys = 32;
+
+struct FlatIndexOptions {
+  std::uint32_t key_bytes = 16;  // 8..32
+  std::uint64_t slots = 0;       // 0: unlimited, grows in slabs (measuring only, design 4)
+  // Bounded: keys beyond the first of a slot that fit in addition; when they are used up, further
+  // aliases are refused with Code::full while a first key always fits (as long as keys are not held
+  // twice).
+  std::uint64_t aliases = 0;
+  bool duplicates =
+      false;  // several slots may hold one key (device pool, R-407); a tier never does
+};
+
+// Numbers of an index. The chained kind's counters exist and are 0 in the flat kind (step 2 of
+// design 3.1).
+struct IndexCounters {
+  std::uint64_t entries = 0;          // (key, slot) pairs
+  std::uint64_t aliases = 0;          // of them, not the first key of their slot
+  std::uint64_t aliases_refused = 0;  // Code::full answers to insert
+  std::uint64_t bytes = 0;            // memory of table and arena
+  std::uint64_t bisections = 0;
+  std::uint64_t linear_walks = 0;
+  std::uint64_t bad_entries = 0;
+  std::uint64_t unsupported_entries = 0;
+  std::uint64_t directory_overflows = 0;
+};
+
+// One key of a slot. `key` points into the index, valid until its next change.
+struct SlotKey {
+  GroupId group = 0;
+  const std::byte* key = nullptr;
+  Tokens end;  // prefix tokens the key covers; 0: not known
+};
+
+// The flat kind: one open-addressing table of 8 bytes per place over an arena of entries with the
+// keys inline. A slot has a list of keys, its first one is the primary; a key has a list of
+// slots in insertion order.
+//
+// Threads:    as KeyIndex; changes are for one thread.
+// Owns:       table and arena. Bounded: sized at construction, no heap afterwards; memory that was
+// never used is not
+//             touched. Unlimited: the arena grows by slabs, the table by doubling.
+// Invariants: every entry is reachable from its key and from its slot; no (group, key, slot) twice;
+// without
+//             `duplicates` no (group, key) twice. About 28 + key bytes + 11.4 bytes per entry, 4
+//             per slot.
+class FlatIndex final : public KeyIndex {
+ public:
+  // key_bytes outside 8..32 or more than 2^31 entries is Code::arg.
+  static Result<FlatIndex> make(const FlatIndexOptions& options);
+  FlatIndex(FlatIndex&&) noexcept;
+  FlatIndex& operator=(FlatIndex&&) noexcept;
+  ~FlatIndex() override;
+
+  [[nodiscard]] SlotId find(GroupId group, const std::byte* key) const override;
+  void find_batch(GroupId group, const KeyRun& keys, std::span<SlotId> out) const override;
+  // True when this very slot holds the key.
+  [[nodiscard]] bool holds(SlotId slot, GroupId group, const std::byte* key) const;
+  // Slots that hold the key.
+  [[nodiscard]] std::uint64_t holders(GroupId group, const std::byte* key) const;
+
+  // ok: inserted as the slot's primary if it has no key, else as its newest alias. more: the slot
+  // already had this key, nothing changed. state: another slot has it and the index takes
+  // no duplicates, nothing changed. full: no room for an alias (or unlimited memory ran out),
+  // nothing changed. Requires slot < options.slots. `end`: prefix tokens the key covers, below
+  // 2^32; 0 if not known (CW-30: give it).
+  Code insert(GroupId group, const std::byte* key, SlotId slot, Tokens end);
+  // Takes the key off the slot; if it was the primary, the oldest alias becomes primary. False: it
+  // was not there.
+  bool erase(GroupId group, const std::byte* key, SlotId slot);
+  // Takes all keys off the slot; returns how many.
+  std::uint32_t erase_slot(SlotId slot);
+  // All keys of `from` to `to`, order and ends kept. Requires that `to` has no key.
+  void move_keys(SlotId from, SlotId to);
+  void clear();
+
+  [[nodiscard]] bool has_keys(SlotId slot) const;
+  // The slot's primary key. Requires has_keys(slot).
+  [[nodiscard]] SlotKey primary(SlotId slot) const;
+  // Calls visit(SlotKey) for every key of the slot, primary first. No changes inside.
+  template <class Visit>
+  void for_each_key(SlotId slot, Visit visit) const {
+    for (std::uint32_t e = first_of(slot); e != no_entry; e = next_key(e)) visit(key_at(e));
+  }
+  [[nodiscard]] std::uint32_t keys_of(SlotId slot) const;
+
+  [[nodiscard]] IndexCounters counters() const;
+  [[nodiscard]] std::uint32_t key_bytes() const;
+  // Checks the whole structure (slow, for tests); the text says what is wrong.
+  [[nodiscard]] Status verify() const;
+
+ private:
+  static constexpr std::uint32_t no_entry = UINT32_MAX;
+  struct Body;
+  explicit FlatIndex(std::unique_ptr<Body> body);
+  [[nodiscard]] std::uint32_t first_of(SlotId slot) const;
+  [[nodiscard]] std::uint32_t next_key(std::uint32_t entry) const;
+  [[nodiscard]] SlotKey key_at(std::uint32_t entry) const;
+  std::unique_ptr<Body> body_;
+};
+
+}  // namespace kvc

@@ -1,0 +1,53 @@
+// A snapshot of numbers that one thread publishes and any thread reads without a lock (design 2.3:
+// boundary_stats, stats and explain read the snapshot published at the end of the last
+// scheduler-role call).
+#pragma once
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+namespace kvc {
+
+// Threads:    publish: one writer. read: any thread, any number; a reader repeats while the writer
+// is inside
+//             publish, which is a few stores long.
+// Owns:       one copy of T, kept as 64-bit words.
+// Invariants: read returns a T that was published as a whole (or the initial one).
+template <class T>
+class Snapshot {
+  static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % sizeof(std::uint64_t) == 0,
+                "a snapshot is a plain struct of 64-bit numbers");
+  static constexpr std::size_t words = sizeof(T) / sizeof(std::uint64_t);
+
+ public:
+  void publish(const T& value) {
+    std::array<std::uint64_t, words> raw;
+    __builtin_memcpy(raw.data(), &value, sizeof(T));
+    const std::uint64_t s = sequence_.load(std::memory_order_relaxed);
+    sequence_.store(s + 1, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_release);
+    for (std::size_t i = 0; i < words; ++i) words_[i].store(raw[i], std::memory_order_relaxed);
+    sequence_.store(s + 2, std::memory_order_release);
+  }
+
+  [[nodiscard]] T read() const {
+    std::array<std::uint64_t, words> raw;
+    for (;;) {
+      const std::uint64_t before = sequence_.load(std::memory_order_acquire);
+      // acquire on every word keeps the second look at the sequence behind them.
+      for (std::size_t i = 0; i < words; ++i) raw[i] = words_[i].load(std::memory_order_acquire);
+      if (before % 2 == 0 && sequence_.load(std::memory_order_relaxed) == before) break;
+    }
+    T value;
+    __builtin_memcpy(&value, raw.data(), sizeof(T));
+    return value;
+  }
+
+ private:
+  std::atomic<std::uint64_t> sequence_{0};
+  std::array<std::atomic<std::uint64_t>, words> words_{};
+};
+
+}  // namespace kvc
