@@ -1,0 +1,153 @@
+// The copy engine: moves bytes between a tier's host memory and device blocks, one interface for
+// every backend.
+//
+// A caller hands in *operations* (one per job and rank) made of copy descriptors. The engine starts
+// an operation when its fence is reached and every operation it comes after has ended, moves the
+// bytes, and reports each operation once. It knows no job, key, group or slot: policy is the
+// caller's.
+#pragma once
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "plugin/core/result.h"
+#include "plugin/core/units.h"
+
+namespace kvc {
+
+// load: tier to device. store: device to tier. Loads overtake queued stores where order allows
+// (latency of a request hangs on a load, never on a store).
+enum class CopyDirection : std::uint8_t { load, store };
+
+// What must have happened before the first byte of a batch may be read or written (field report
+// K1).
+enum class FenceKind : std::uint8_t {
+  none,         // nothing: ready at once
+  counter,      // reached when the atomic acquire load of *counter is >= value
+  cuda_event,   // `handle` is a CUevent, captured at submit
+  cuda_stream,  // `handle` is a CUstream: its position at submit
+};
+
+struct Fence {
+  FenceKind kind = FenceKind::none;
+  // kind counter: 8-byte aligned, readable until the engine is destroyed, written by atomic release
+  // stores.
+  const std::uint64_t* counter = nullptr;
+  std::uint64_t value = 0;
+  void* handle = nullptr;  // kinds cuda_event and cuda_stream
+};
+
+// `bytes` bytes from src to dst; the two ranges must not overlap. With bytes 0 neither pointer is
+// looked at.
+struct CopyDescriptor {
+  void* dst = nullptr;
+  const void* src = nullptr;
+  std::uint64_t bytes = 0;
+};
+
+// One unit of completion. The copies of one operation may run in any order and at the same time, so
+// none may read or write what another of them writes.
+struct CopyOperation {
+  std::uint64_t id = 0;  // not the id of an operation that was submitted and not yet polled
+  CopyDirection direction = CopyDirection::load;
+  std::span<const CopyDescriptor> copies;  // read during submit only; may be empty
+  // Operations that must have ended before this one begins: submitted earlier, or standing earlier
+  // in this batch. An id that the engine does not know (any more) counts as ended. If this is a
+  // load and a *store* in the list fails, it ends with Code::io and side source without touching
+  // memory: its source was never written. Other failures only order.
+  std::span<const std::uint64_t> after;
+};
+
+struct CopyBatch {
+  Fence fence;  // holds back every operation of the batch
+  std::span<const CopyOperation> operations;
+};
+
+// Which end of a copy was at fault. Only a source fault says that the bytes of the source are lost
+// (design 2.4).
+enum class CopySide : std::uint8_t { none, source, destination };
+
+inline constexpr std::uint64_t no_failed_copy = UINT64_MAX;
+
+struct CopyCompletion {
+  std::uint64_t id = 0;
+  Code status = Code::ok;
+  // Index into CopyOperation::copies of the first copy that failed; no_failed_copy if none did or
+  // if the operation failed before its first copy. After a failure the bytes of every destination
+  // of the operation are undefined.
+  std::uint64_t first_failed = no_failed_copy;
+  CopySide side = CopySide::none;
+};
+
+// Injected trouble, for tests and simulation. The engine calls it from any of its threads and any
+// that calls the engine: with workers an implementation must be thread-safe. It must not call the
+// engine.
+class CopyFault {
+ public:
+  struct Verdict {
+    Code status = Code::ok;
+    CopySide side = CopySide::none;
+  };
+
+  virtual ~CopyFault() = default;
+  // Asked once per copy of a begun operation, before its bytes move, until one fails. An answer
+  // that is not ok fails it.
+  virtual Verdict on_copy(std::uint64_t op, CopyDirection direction, std::uint64_t index) = 0;
+  // While false a ready operation is not begun. Asked again at every submit, poll, pump and worker
+  // wake-up.
+  virtual bool may_begin(std::uint64_t /*op*/) { return true; }
+  // While false an operation whose copies are done is not reported, and what comes after it is not
+  // begun.
+  virtual bool may_end(std::uint64_t /*op*/) { return true; }
+};
+
+// Threads:    every function may be called from any thread, except the destructor. No function
+// waits for a copy but
+//             wait() and, without worker threads, pump().
+// Owns:       its queues and threads. Memory named by descriptors and fences belongs to the caller
+// and must stay valid
+//             until the operation was reported or the engine is destroyed.
+// Invariants: every accepted operation is reported by poll exactly once, unless the engine is
+// destroyed first; no
+//             source is read and no destination written before the fence was seen reached and the
+//             predecessors ended; after the destructor returned nothing is touched. A failed copy
+//             is a status, never a crash.
+class CopyEngine {
+ public:
+  CopyEngine() = default;
+  CopyEngine(const CopyEngine&) = delete;
+  CopyEngine& operator=(const CopyEngine&) = delete;
+  virtual ~CopyEngine() = default;
+
+  // Whether submit accepts fences of this kind.
+  [[nodiscard]] virtual bool supports(FenceKind kind) const = 0;
+
+  // Takes all operations of the batch or none. Errors: arg (null, wrapping or overlapping range,
+  // null or misaligned counter, id in use, an operation in its own predecessors or after a later
+  // one of the batch), unsupported (fence kind), full (more operations, runs or predecessors than
+  // reserved; poll and try again). No heap on success.
+  virtual Status submit(const CopyBatch& batch) = 0;
+
+  // Fills `out` from its front with operations that ended since they were submitted, in the order
+  // in which they ended; returns how many. Each operation once. Also looks at open fences.
+  virtual std::size_t poll(std::span<CopyCompletion> out) = 0;
+
+  // Waits until each of `ops` has ended (polled or not; unknown ids count as ended). Does not take
+  // completions from poll. Answers ok, or deadline when `timeout` has passed; without worker
+  // threads it pumps and answers deadline as soon as nothing can move. A negative timeout is 0,
+  // nanoseconds::max() is no limit.
+  virtual Code wait(std::span<const std::uint64_t> ops, std::chrono::nanoseconds timeout) = 0;
+
+  // Without worker threads: does up to `budget` pieces of work in the calling thread and returns
+  // how many it did; less than `budget` means that nothing is ready. With worker threads: 0.
+  virtual std::uint64_t pump(std::uint64_t budget) = 0;
+
+  // Prepares host memory of a tier for fast copies (page-locks it, where a device needs that), and
+  // undoes it. No operation may use the range outside of these two calls if the backend asks for
+  // them; memcpy does not.
+  virtual Status pin(void* /*base*/, Bytes /*size*/) { return {}; }
+  virtual void unpin(void* /*base*/, Bytes /*size*/) {}
+};
+
+}  // namespace kvc

@@ -1,0 +1,183 @@
+#include "cuda/host_copy_queue.h"
+
+#include <bit>
+
+namespace kvc::copy_detail {
+
+namespace {
+
+bool overlap(const std::byte* a, const std::byte* b, std::uint64_t bytes) {
+  const auto x = reinterpret_cast<std::uintptr_t>(a);
+  const auto y = reinterpret_cast<std::uintptr_t>(b);
+  return x < y ? y - x < bytes : x - y < bytes;
+}
+
+Run run_of(const CopyDescriptor& copy, std::uint64_t index) {
+  return {static_cast<std::byte*>(copy.dst), static_cast<const std::byte*>(copy.src), copy.bytes,
+          index, 1};
+}
+
+}  // namespace
+
+bool joins(const Run& run, const CopyDescriptor& copy) {
+  if (copy.bytes == 0 || run.bytes == 0) return copy.bytes == run.bytes;
+  return run.dst + run.bytes == copy.dst && run.src + run.bytes == copy.src &&
+         !overlap(run.dst, run.src, run.bytes + copy.bytes);
+}
+
+std::uint64_t runs_needed(std::span<const CopyDescriptor> copies) {
+  std::uint64_t runs = 0;
+  Run last;
+  for (const CopyDescriptor& copy : copies) {
+    if (runs != 0 && joins(last, copy)) {
+      last.bytes += copy.bytes;
+    } else {
+      last = run_of(copy, 0);
+      ++runs;
+    }
+  }
+  return runs;
+}
+
+Queue::Queue(std::uint32_t operations, std::uint64_t runs, std::uint32_t edges)
+    : ops_(operations),
+      // A chunk may be partly filled at the end of each operation.
+      chunks_(ceil_div(runs, runs_per_chunk) + operations),
+      edges_(edges),
+      buckets_(std::bit_ceil(std::size_t{operations} * 2), none),
+      operations_free_(operations),
+      chunks_free_(static_cast<std::uint32_t>(chunks_.size())),
+      edges_free_(edges) {
+  for (std::uint32_t i = operations; i-- > 0;) {
+    ops_[i].next = free_op_;
+    free_op_ = i;
+  }
+  for (std::uint32_t i = chunks_free_; i-- > 0;) {
+    chunks_[i].next = free_chunk_;
+    free_chunk_ = i;
+  }
+  for (std::uint32_t i = edges; i-- > 0;) {
+    edges_[i].next = free_edge_;
+    free_edge_ = i;
+  }
+}
+
+std::size_t Queue::bucket(std::uint64_t id) const {
+  // Fibonacci hashing: ids are often consecutive or differ in high bits only.
+  return static_cast<std::size_t>((id * 0x9E3779B97F4A7C15ull) >> 20) & (buckets_.size() - 1);
+}
+
+std::uint32_t Queue::find(std::uint64_t id) const {
+  std::uint32_t at = buckets_[bucket(id)];
+  while (at != none && ops_[at].id != id) at = ops_[at].hash_next;
+  return at;
+}
+
+std::uint32_t Queue::take(std::uint64_t id) {
+  KVC_CHECK(free_op_ != none);
+  const std::uint32_t at = free_op_;
+  free_op_ = ops_[at].next;
+  --operations_free_;
+  Op& o = ops_[at];
+  o = Op{};
+  o.id = id;
+  o.sequence = ++sequence_;
+  o.in_use = true;
+  o.result.id = id;
+  std::uint32_t& head = buckets_[bucket(id)];
+  o.hash_next = head;
+  head = at;
+  return at;
+}
+
+void Queue::release(std::uint32_t at) {
+  KVC_CHECK(ops_[at].in_use);
+  drop_runs(at);
+  drop_edges(at);
+  std::uint32_t* link = &buckets_[bucket(ops_[at].id)];
+  while (*link != at) link = &ops_[*link].hash_next;
+  *link = ops_[at].hash_next;
+  ops_[at] = Op{};
+  ops_[at].next = free_op_;
+  free_op_ = at;
+  ++operations_free_;
+}
+
+void Queue::set_runs(std::uint32_t at, std::span<const CopyDescriptor> copies) {
+  Op& o = ops_[at];
+  Run* last = nullptr;
+  for (std::uint64_t i = 0; i < copies.size(); ++i) {
+    const CopyDescriptor& copy = copies[i];
+    if (last != nullptr && joins(*last, copy)) {
+      last->bytes += copy.bytes;
+      ++last->count;
+      continue;
+    }
+    if (o.chunks_last == none || chunks_[o.chunks_last].used == runs_per_chunk) {
+      KVC_CHECK(free_chunk_ != none);
+      const std::uint32_t c = free_chunk_;
+      free_chunk_ = chunks_[c].next;
+      --chunks_free_;
+      chunks_[c].used = 0;
+      chunks_[c].next = none;
+      (o.chunks_last == none ? o.chunks_first : chunks_[o.chunks_last].next) = c;
+      o.chunks_last = c;
+    }
+    Chunk& chunk = chunks_[o.chunks_last];
+    last = &chunk.runs[chunk.used++];
+    *last = run_of(copy, i);
+  }
+  o.cursor = {o.chunks_first, 0, 0};
+}
+
+void Queue::drop_runs(std::uint32_t at) {
+  Op& o = ops_[at];
+  while (o.chunks_first != none) {
+    const std::uint32_t c = o.chunks_first;
+    o.chunks_first = chunks_[c].next;
+    chunks_[c].next = free_chunk_;
+    free_chunk_ = c;
+    ++chunks_free_;
+  }
+  o.chunks_last = none;
+  o.cursor = {};
+}
+
+void Queue::link(std::uint32_t predecessor, std::uint32_t successor) {
+  KVC_CHECK(free_edge_ != none);
+  const std::uint32_t e = free_edge_;
+  free_edge_ = edges_[e].next;
+  --edges_free_;
+  edges_[e] = {successor, ops_[predecessor].successors};
+  ops_[predecessor].successors = e;
+  ++ops_[successor].predecessors;
+}
+
+void Queue::drop_edges(std::uint32_t predecessor) {
+  std::uint32_t& head = ops_[predecessor].successors;
+  while (head != none) {
+    const std::uint32_t e = head;
+    head = edges_[e].next;
+    edges_[e].next = free_edge_;
+    free_edge_ = e;
+    ++edges_free_;
+  }
+}
+
+void Queue::push_back(List& list, std::uint32_t at) {
+  ops_[at].next = none;
+  ops_[at].prev = list.tail;
+  (list.tail == none ? list.head : ops_[list.tail].next) = at;
+  list.tail = at;
+  ++list.size;
+}
+
+void Queue::remove(List& list, std::uint32_t at) {
+  Op& o = ops_[at];
+  (o.prev == none ? list.head : ops_[o.prev].next) = o.next;
+  (o.next == none ? list.tail : ops_[o.next].prev) = o.prev;
+  o.next = o.prev = none;
+  --list.size;
+}
+
+}  // namespace kvc::copy_detail

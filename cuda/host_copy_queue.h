@@ -1,0 +1,131 @@
+// Bookkeeping of the host copy engine: records of operations, their merged runs, lists, and who
+// waits for whom. Internal to cuda/. Everything is reserved by the constructor; indices stand for
+// pointers.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "cuda/copy_engine.h"
+
+namespace kvc::copy_detail {
+
+inline constexpr std::uint32_t none = UINT32_MAX;
+
+// Adjacent copies merged into one. `first` is the index of its first copy in the operation, `count`
+// how many it joins.
+struct Run {
+  std::byte* dst = nullptr;
+  const std::byte* src = nullptr;
+  std::uint64_t bytes = 0;
+  std::uint64_t first = 0;
+  std::uint64_t count = 0;
+};
+
+inline constexpr std::uint32_t runs_per_chunk = 32;
+
+struct Chunk {
+  Run runs[runs_per_chunk];
+  std::uint32_t used = 0;
+  std::uint32_t next = none;
+};
+
+// Where the next piece of an operation starts: a run and an offset into it.
+struct Cursor {
+  std::uint32_t chunk = none;
+  std::uint32_t run = 0;
+  std::uint64_t offset = 0;
+};
+
+struct Op {
+  std::uint64_t id = 0;
+  std::uint64_t sequence = 0;
+  CopyDirection direction = CopyDirection::load;
+  Fence fence;
+  bool fence_open = false;          // still to be reached
+  bool source_lost = false;         // a store it comes after failed
+  bool begun = false;               // a piece of it was taken
+  std::uint32_t predecessors = 0;   // still open
+  std::uint32_t successors = none;  // list of edges
+  std::uint32_t chunks_first = none;
+  std::uint32_t chunks_last = none;
+  Cursor cursor;
+  bool pieces_left = true;
+  std::uint32_t pieces_out = 0;
+  CopyCompletion result;
+  std::uint32_t next = none;  // in the list it is in
+  std::uint32_t prev = none;
+  std::uint32_t hash_next = none;
+  bool in_use = false;
+  bool ended = false;
+};
+
+struct List {
+  std::uint32_t head = none;
+  std::uint32_t tail = none;
+  std::uint32_t size = 0;
+};
+
+// "successor comes after the operation whose list this edge is in".
+struct Edge {
+  std::uint32_t successor = none;
+  std::uint32_t next = none;
+};
+
+// Appends one copy to a run if both ends continue it and the joined ranges still do not overlap.
+bool joins(const Run& run, const CopyDescriptor& copy);
+
+// Number of runs that `copies` merge into.
+std::uint64_t runs_needed(std::span<const CopyDescriptor> copies);
+
+// Threads:    none of its own; the engine's mutex guards it.
+// Owns:       records, chunks and edges, in arrays of fixed size.
+// Invariants: ids of records in use are distinct; every record, chunk and edge is either free or
+// owned by one record.
+class Queue {
+ public:
+  Queue(std::uint32_t operations, std::uint64_t runs, std::uint32_t edges);
+
+  [[nodiscard]] std::uint32_t operations_free() const { return operations_free_; }
+  [[nodiscard]] std::uint32_t chunks_free() const { return chunks_free_; }
+  [[nodiscard]] std::uint32_t edges_free() const { return edges_free_; }
+
+  [[nodiscard]] Op& op(std::uint32_t at) { return ops_[at]; }
+  [[nodiscard]] const Op& op(std::uint32_t at) const { return ops_[at]; }
+  [[nodiscard]] Chunk& chunk(std::uint32_t at) { return chunks_[at]; }
+  [[nodiscard]] const Edge& edge(std::uint32_t at) const { return edges_[at]; }
+
+  // The record with this id, or none.
+  [[nodiscard]] std::uint32_t find(std::uint64_t id) const;
+  // Requires a free record and an id that is not in use.
+  std::uint32_t take(std::uint64_t id);
+  // Gives a record back, with all that it owns.
+  void release(std::uint32_t at);
+
+  // Requires enough free chunks (runs_needed).
+  void set_runs(std::uint32_t at, std::span<const CopyDescriptor> copies);
+  void drop_runs(std::uint32_t at);
+  // Requires a free edge.
+  void link(std::uint32_t predecessor, std::uint32_t successor);
+  void drop_edges(std::uint32_t predecessor);
+
+  void push_back(List& list, std::uint32_t at);
+  void remove(List& list, std::uint32_t at);
+
+ private:
+  [[nodiscard]] std::size_t bucket(std::uint64_t id) const;
+
+  std::vector<Op> ops_;
+  std::vector<Chunk> chunks_;
+  std::vector<Edge> edges_;
+  std::vector<std::uint32_t> buckets_;
+  std::uint32_t free_op_ = none;
+  std::uint32_t free_chunk_ = none;
+  std::uint32_t free_edge_ = none;
+  std::uint32_t operations_free_ = 0;
+  std::uint32_t chunks_free_ = 0;
+  std::uint32_t edges_free_ = 0;
+  std::uint64_t sequence_ = 0;
+};
+
+}  // namespace kvc::copy_detail
