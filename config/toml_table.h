@@ -65,7 +65,6 @@ class TomlTable {
   // An array of tables ([[key]]); absent reads as empty.
   std::vector<TomlTable> tables(std::string_view key);
 
-  [[nodiscard]] bool has(std::string_view key) const { return table_.contains(key); }
   // Requires: all allowed keys were asked for. Throws Refused for the first other key in the file.
   void refuse_unknown_keys() const;
   // Throws Refused at the place of `key` (of the table if it is absent): "key = value: why".
