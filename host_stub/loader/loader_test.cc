@@ -1,0 +1,93 @@
+#include "host_stub/loader/loader.h"
+
+#include <fstream>
+#include <string>
+
+#include <boost/test/unit_test.hpp>
+
+using kvc::Code;
+using kvc::host::load_connector;
+
+namespace {
+
+std::string hand_made(const std::string& fault) {
+  return std::string(KVC_LIB_DIR) + "/libkvc_loader_" + fault + ".so";
+}
+
+// The one line that refuses `path`; empty if it was accepted.
+std::string refusal(const std::string& path) {
+  const auto result = load_connector(path);
+  if (result.ok()) return {};
+  BOOST_TEST(result.error().text.find('\n') == std::string::npos);
+  BOOST_TEST(result.error().text.find(path) != std::string::npos);
+  return result.error().text;
+}
+
+bool says(const std::string& text, const std::string& part) {
+  BOOST_TEST_INFO(text);
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(loader)
+
+BOOST_AUTO_TEST_CASE(a_complete_library_is_loaded_and_its_optional_slots_answer_unsupported) {
+  const auto result = load_connector(hand_made("complete"));
+  BOOST_REQUIRE(result.ok());
+  const auto& connector = result.value();
+  BOOST_TEST(connector.name == "hand_made");
+  BOOST_TEST(connector.version == "1");
+  BOOST_TEST(!connector.can(KVC_CAP_STEPPED));
+  std::uint64_t count = 7;
+  BOOST_TEST(connector.api.take_events(nullptr, nullptr, 0, 0, &count) == KVC_E_UNSUPPORTED);
+  BOOST_TEST(count == 0U);
+  BOOST_TEST(connector.api.pump_scheduler(nullptr, 1) == KVC_E_UNSUPPORTED);
+  BOOST_TEST(connector.api.pump_rank(nullptr, 1) == KVC_E_UNSUPPORTED);
+}
+
+BOOST_AUTO_TEST_CASE(a_path_that_was_loaded_before_gives_the_same_table) {
+  const auto first = load_connector(hand_made("complete"));
+  const auto second = load_connector(hand_made("complete"));
+  BOOST_REQUIRE(first.ok());
+  BOOST_REQUIRE(second.ok());
+  BOOST_TEST((first.value().api.lookup == second.value().api.lookup));
+}
+
+BOOST_AUTO_TEST_CASE(a_library_without_the_symbol_is_named_as_no_connector) {
+  BOOST_TEST(says(refusal(hand_made("no_symbol")), "does not export kvc_plugin_entry_v1"));
+}
+
+BOOST_AUTO_TEST_CASE(a_library_of_another_major_is_refused_with_the_majors_it_has) {
+  BOOST_TEST(says(refusal(hand_made("other_major")), "it exports kvc_plugin_entry_v2 but not"));
+}
+
+BOOST_AUTO_TEST_CASE(a_table_that_ends_early_is_refused_with_the_first_missing_slot) {
+  const std::string text = refusal(hand_made("small_table"));
+  BOOST_TEST(says(text, "required slot progress"));
+  BOOST_TEST(says(text, std::to_string(offsetof(kvc_plugin_api, progress)) + " bytes"));
+}
+
+BOOST_AUTO_TEST_CASE(a_required_slot_that_is_null_is_named) {
+  BOOST_TEST(says(refusal(hand_made("null_slot")), "required slot complete is NULL"));
+}
+
+BOOST_AUTO_TEST_CASE(a_capability_whose_slot_is_null_is_named) {
+  BOOST_TEST(says(refusal(hand_made("empty_capability")), "its slot pump_scheduler is NULL"));
+}
+
+BOOST_AUTO_TEST_CASE(an_entry_that_refuses_this_host_is_unsupported) {
+  const auto result = load_connector(hand_made("refuses"));
+  BOOST_REQUIRE(!result.ok());
+  BOOST_TEST((result.error().code == Code::unsupported));
+}
+
+BOOST_AUTO_TEST_CASE(a_file_that_does_not_exist_or_is_no_library_is_one_clear_line) {
+  BOOST_TEST(says(refusal("./no_such_connector.so"), "cannot load connector"));
+  const std::string path = "./kvc_loader_test_garbage.so";
+  std::ofstream(path) << "this is no library";
+  BOOST_TEST(says(refusal(path), "cannot load connector"));
+  std::remove(path.c_str());
+}
+
+BOOST_AUTO_TEST_SUITE_END()
