@@ -1,0 +1,252 @@
+#include "plugin/offload/plan_format.h"
+
+#include <fmt/format.h>
+
+#include "plugin/offload/wire.h"
+
+namespace kvc {
+
+using wire::get;
+using wire::put;
+
+namespace {
+
+// Offsets of docs/formats/plan.md.
+constexpr std::size_t at_magic = 0;
+constexpr std::size_t at_version = 4;
+constexpr std::size_t at_header_bytes = 6;
+constexpr std::size_t at_total = 8;
+constexpr std::size_t at_epoch = 16;
+constexpr std::size_t at_step = 24;
+constexpr std::size_t at_loads = 32;
+constexpr std::size_t at_stores = 36;
+constexpr std::size_t at_load_bytes = 40;
+constexpr std::size_t at_checksum = 48;
+constexpr std::size_t at_reserved = 56;
+
+constexpr std::size_t job_kind = 0;
+constexpr std::size_t job_reserved = 4;
+constexpr std::size_t job_id = 8;
+constexpr std::size_t job_request = 16;
+constexpr std::size_t job_copies = 24;
+
+constexpr std::size_t copy_group = 0;
+constexpr std::size_t copy_slot = 4;
+constexpr std::size_t copy_block = 8;
+constexpr std::size_t copy_position = 16;
+
+template <class... Args>
+Status bad(fmt::format_string<Args...> text, Args&&... args) {
+  return {Code::arg, "plan: " + fmt::format(text, std::forward<Args>(args)...)};
+}
+
+Status check_header(std::span<const std::uint8_t> b) {
+  if (b.size() < plan_header_bytes) {
+    return bad("{} bytes are shorter than the header of {}", b.size(), plan_header_bytes);
+  }
+  const std::uint8_t* p = b.data();
+  if (const auto magic = get<std::uint32_t>(p + at_magic); magic != plan_magic) {
+    return bad("magic {:#010x} is not {:#010x}", magic, plan_magic);
+  }
+  if (const auto version = get<std::uint16_t>(p + at_version); version != plan_version) {
+    return bad("version {} is not {}", version, plan_version);
+  }
+  if (const auto size = get<std::uint16_t>(p + at_header_bytes); size != plan_header_bytes) {
+    return bad("header of {} bytes, not {}", size, plan_header_bytes);
+  }
+  if (const auto total = get<std::uint64_t>(p + at_total); total != b.size()) {
+    return bad("{} bytes given, {} named in the header", b.size(), total);
+  }
+  const auto stored = get<std::uint64_t>(p + at_checksum);
+  if (const auto sum = wire::checksum(b, at_checksum); sum != stored) {
+    return bad("checksum {:#018x} does not match the bytes ({:#018x})", stored, sum);
+  }
+  if (get<std::uint64_t>(p + at_reserved) != 0) return bad("reserved header bytes are not 0");
+  return {};
+}
+
+// `count` jobs of `kind` must fill `section` exactly.
+Status check_section(std::span<const std::uint8_t> section, std::uint32_t count, JobKind kind) {
+  std::uint64_t at = 0;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    if (section.size() - at < plan_job_bytes) {
+      return bad("job {} of {} crosses the end of its section of {} bytes", i, count,
+                 section.size());
+    }
+    const std::uint8_t* job = section.data() + at;
+    if (const auto k = get<std::int32_t>(job + job_kind); k != static_cast<std::int32_t>(kind)) {
+      return bad("job {} of {} has kind {} in the section of kind {}", i, count, k,
+                 static_cast<std::int32_t>(kind));
+    }
+    if (get<std::uint32_t>(job + job_reserved) != 0) {
+      return bad("reserved bytes of job {} are not 0", i);
+    }
+    at += plan_job_bytes;
+    const auto copies = get<std::uint64_t>(job + job_copies);
+    if (copies > (section.size() - at) / plan_copy_bytes) {
+      return bad("{} copies of job {} of {} cross the end of its section of {} bytes", copies, i,
+                 count, section.size());
+    }
+    at += copies * plan_copy_bytes;
+  }
+  if (at != section.size()) {
+    return bad("{} bytes behind the last of {} jobs of kind {}", section.size() - at, count,
+               static_cast<std::int32_t>(kind));
+  }
+  return {};
+}
+
+}  // namespace
+
+PlanEncoder::PlanEncoder(std::span<std::uint8_t> buffer) : buffer_(buffer) {
+  KVC_CHECK(buffer.size() >= plan_header_bytes);
+}
+
+void PlanEncoder::begin(std::uint64_t epoch, std::uint64_t step) {
+  used_ = plan_header_bytes;
+  epoch_ = epoch;
+  step_ = step;
+  loads_ = stores_ = 0;
+  load_bytes_ = 0;
+  open_at_ = 0;
+  open_copies_ = 0;
+}
+
+std::uint64_t PlanEncoder::copies_that_fit() const {
+  std::uint64_t left = buffer_.size() - used_;
+  if (open_at_ == 0) {
+    if (left < plan_job_bytes) return no_job;
+    left -= plan_job_bytes;
+  }
+  return left / plan_copy_bytes;
+}
+
+bool PlanEncoder::begin_job(JobKind kind, JobId job, RequestId request) {
+  KVC_CHECK(used_ != 0 && open_at_ == 0);
+  KVC_CHECK(kind == JobKind::store || stores_ == 0);
+  if (buffer_.size() - used_ < plan_job_bytes || jobs() == UINT32_MAX) return false;
+  std::uint8_t* at = buffer_.data() + used_;
+  put(at + job_kind, static_cast<std::int32_t>(kind));
+  put(at + job_reserved, std::uint32_t{0});
+  put(at + job_id, job);
+  put(at + job_request, request);
+  open_at_ = used_;
+  open_copies_ = 0;
+  open_kind_ = kind;
+  used_ += plan_job_bytes;
+  return true;
+}
+
+bool PlanEncoder::add_copy(const PlanCopy& copy) {
+  KVC_CHECK(open_at_ != 0);
+  if (buffer_.size() - used_ < plan_copy_bytes) return false;
+  std::uint8_t* at = buffer_.data() + used_;
+  put(at + copy_group, copy.group);
+  put(at + copy_slot, copy.slot);
+  put(at + copy_block, copy.block);
+  put(at + copy_position, copy.position);
+  used_ += plan_copy_bytes;
+  ++open_copies_;
+  return true;
+}
+
+void PlanEncoder::drop_last_copy() {
+  KVC_CHECK(open_at_ != 0 && open_copies_ != 0);
+  used_ -= plan_copy_bytes;
+  --open_copies_;
+}
+
+void PlanEncoder::end_job() {
+  KVC_CHECK(open_at_ != 0);
+  put(buffer_.data() + open_at_ + job_copies, open_copies_);
+  if (open_kind_ == JobKind::load) {
+    ++loads_;
+    load_bytes_ = used_ - plan_header_bytes;
+  } else {
+    ++stores_;
+  }
+  open_at_ = 0;
+}
+
+void PlanEncoder::abandon_job() {
+  KVC_CHECK(open_at_ != 0);
+  used_ = open_at_;
+  open_at_ = 0;
+  open_copies_ = 0;
+}
+
+bool PlanEncoder::add_job(JobKind kind, JobId job, RequestId request,
+                          std::span<const PlanCopy> copies) {
+  const std::uint64_t fit = copies_that_fit();
+  if (fit == no_job || copies.size() > fit || !begin_job(kind, job, request)) return false;
+  for (const PlanCopy& copy : copies) KVC_CHECK(add_copy(copy));
+  end_job();
+  return true;
+}
+
+std::span<const std::uint8_t> PlanEncoder::finish() {
+  KVC_CHECK(used_ != 0 && open_at_ == 0);
+  std::uint8_t* p = buffer_.data();
+  put(p + at_magic, plan_magic);
+  put(p + at_version, plan_version);
+  put(p + at_header_bytes, static_cast<std::uint16_t>(plan_header_bytes));
+  put(p + at_total, used_);
+  put(p + at_epoch, epoch_);
+  put(p + at_step, step_);
+  put(p + at_loads, loads_);
+  put(p + at_stores, stores_);
+  put(p + at_load_bytes, load_bytes_);
+  put(p + at_reserved, std::uint64_t{0});
+  const std::span<const std::uint8_t> whole = buffer_.first(used_);
+  put(p + at_checksum, wire::checksum(whole, at_checksum));
+  return whole;
+}
+
+PlanCopy PlanJob::copy(std::uint64_t i) const {
+  KVC_CHECK(i < count_);
+  const std::uint8_t* at = copies_ + i * plan_copy_bytes;
+  return {get<std::uint32_t>(at + copy_group), get<std::uint32_t>(at + copy_slot),
+          get<std::int64_t>(at + copy_block), get<std::uint64_t>(at + copy_position)};
+}
+
+PlanJob PlanReader::read(const std::uint8_t* at) {
+  PlanJob job;
+  job.kind_ = static_cast<JobKind>(get<std::int32_t>(at + job_kind));
+  job.job_ = get<std::uint64_t>(at + job_id);
+  job.request_ = get<std::uint64_t>(at + job_request);
+  job.count_ = get<std::uint64_t>(at + job_copies);
+  job.copies_ = at + plan_job_bytes;
+  return job;
+}
+
+bool PlanReader::next(PlanJob& job) {
+  if (left_ == 0) return false;
+  --left_;
+  job = read(at_);
+  at_ = job.copies_ + job.count_ * plan_copy_bytes;
+  return true;
+}
+
+Result<PlanView> PlanView::read(std::span<const std::uint8_t> bytes) {
+  if (Status s = check_header(bytes); !s.ok()) return s;
+  const std::uint8_t* p = bytes.data();
+  const std::span<const std::uint8_t> body = bytes.subspan(plan_header_bytes);
+  const auto load_bytes = get<std::uint64_t>(p + at_load_bytes);
+  if (load_bytes > body.size()) {
+    return bad("load section of {} bytes in a body of {}", load_bytes, body.size());
+  }
+  const auto loads = get<std::uint32_t>(p + at_loads);
+  const auto stores = get<std::uint32_t>(p + at_stores);
+  if (Status s = check_section(body.first(load_bytes), loads, JobKind::load); !s.ok()) return s;
+  if (Status s = check_section(body.subspan(load_bytes), stores, JobKind::store); !s.ok()) return s;
+  PlanView view;
+  view.epoch_ = get<std::uint64_t>(p + at_epoch);
+  view.step_ = get<std::uint64_t>(p + at_step);
+  view.loads_.at_ = body.data();
+  view.loads_.left_ = loads;
+  view.stores_.at_ = body.data() + load_bytes;
+  view.stores_.left_ = stores;
+  return view;
+}
+
+}  // namespace kvc
