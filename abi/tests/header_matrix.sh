@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The headers under every language version and both compilers, included twice, with the flags of the ABI
-# rules: warnings are errors, padding too. A compiler that is missing is a failure.
+# The headers under every language version and both compilers, included twice, with the flags of the
+# ABI rules: warnings are errors, padding too. A compiler that is missing is a failure.
 # usage: header_matrix.sh <abi/include> <scratch folder>
 set -u
 include=$1
@@ -40,11 +40,12 @@ printf '#include <kvc/kvc.h>\n' >"$scratch/one_line.c"
 printf '#include <kvc/kvc.hpp>\n#include <kvc/kvc.hpp>\n' >"$scratch/twice_hpp.cc"
 # clang checks the padding of a struct only where its size is asked for, hence the asserts above.
 # Controls: each must be refused, or the matrix proves nothing.
-printf '%stypedef struct padded { uint64_t a; uint32_t b; } padded;\nint u = (int)sizeof(padded);\n' "$both" >"$scratch/padded.c"
+printf '%s%s\n' "$both" 'typedef struct padded { uint64_t a; uint32_t b; } padded;
+int u = (int)sizeof(padded);' >"$scratch/padded.c"
 printf '%sint old();\n' "$both" >"$scratch/prototype.c"
 printf '%sint *implicit(void *p) { return p; }\n' "$both" >"$scratch/compat.c"
-printf '%skvc_status may_throw(kvc_description *);\nvoid set(kvc_plugin_api *t) { t->describe = may_throw; }\n' \
-  "$both" >"$scratch/may_throw.cc"
+printf '%s%s\n' "$both" 'kvc_status may_throw(kvc_description *);
+void set(kvc_plugin_api *t) { t->describe = may_throw; }' >"$scratch/may_throw.cc"
 
 for compiler in gcc:g++ clang:clang++; do
   cc=${compiler%%:*}
@@ -54,18 +55,21 @@ for compiler in gcc:g++ clang:clang++; do
   done
   for std in c11 c17; do
     for unit in twice one_line; do
-      # -Wpedantic refuses an empty unit in C; a header alone is one declaration at least
-      expect pass "$cc $std $unit" "$cc" "-std=$std" "${flags[@]}" "${c_flags[@]}" "$scratch/$unit.c"
+      expect pass "$cc $std $unit" "$cc" "-std=$std" "${flags[@]}" "${c_flags[@]}" \
+        "$scratch/$unit.c"
     done
-    expect fail "$cc $std padded struct" "$cc" "-std=$std" "${flags[@]}" "${c_flags[@]}" "$scratch/padded.c"
-    expect fail "$cc $std old prototype" "$cc" "-std=$std" "${flags[@]}" "${c_flags[@]}" "$scratch/prototype.c"
+    expect fail "$cc $std padded struct" "$cc" "-std=$std" "${flags[@]}" "${c_flags[@]}" \
+      "$scratch/padded.c"
+    expect fail "$cc $std old prototype" "$cc" "-std=$std" "${flags[@]}" "${c_flags[@]}" \
+      "$scratch/prototype.c"
   done
   for std in c++11 c++14 c++17 c++20; do
     expect pass "$cxx $std" "$cxx" "-std=$std" "${flags[@]}" "$scratch/twice.cc"
   done
   for std in c++17 c++20; do
     expect pass "$cxx $std kvc.hpp" "$cxx" "-std=$std" "${hpp_flags[@]}" "$scratch/twice_hpp.cc"
-    expect fail "$cxx $std slot that may throw" "$cxx" "-std=$std" "${flags[@]}" "$scratch/may_throw.cc"
+    expect fail "$cxx $std slot that may throw" "$cxx" "-std=$std" "${flags[@]}" \
+      "$scratch/may_throw.cc"
   done
 done
 expect fail "gcc implicit conversion" gcc -std=c11 "${flags[@]}" "${c_flags[@]}" "$scratch/compat.c"

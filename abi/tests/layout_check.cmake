@@ -19,4 +19,5 @@ foreach(line IN LISTS now)
     message("+ ${line}")
   endif()
 endforeach()
-message(FATAL_ERROR "The layout of kvc.h is not ${GOLDEN}. A wanted change: write the dump there and an entry in abi/CHANGES.md")
+message(FATAL_ERROR "The layout of kvc.h is not ${GOLDEN}. "
+  "A wanted change: write the dump there and an entry in abi/CHANGES.md")

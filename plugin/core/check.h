@@ -1,8 +1,9 @@
 // KVC_CHECK states an invariant of our own code. It stays on in release builds.
 //
-// Bad input is never an invariant: it gets a Status. A broken invariant throws BrokenInvariant; the edge catches it,
-// poisons the handle and answers KVC_E_INTERNAL, so that the engine's process lives on (design 2.5.5). With
-// KVC_ABORT_ON_CHECK (tests, simulation) it aborts at once, where a debugger can see it.
+// Bad input is never an invariant: it gets a Status. A broken invariant throws BrokenInvariant; the
+// edge catches it, poisons the handle and answers KVC_E_INTERNAL, so that the engine's process
+// lives on (design 2.5.5). With KVC_ABORT_ON_CHECK (tests, simulation) it aborts at once, where a
+// debugger can see it.
 #pragma once
 #include <cstdio>
 #include <cstdlib>

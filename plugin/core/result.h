@@ -1,4 +1,5 @@
-// Errors are values inside; the edge turns them into the codes of kvc.h (same numbers, asserted there).
+// Errors are values inside; the edge turns them into the codes of kvc.h (same numbers, asserted
+// there).
 #pragma once
 #include <cstdint>
 #include <string>
@@ -38,8 +39,9 @@ struct [[nodiscard]] Status {
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : v_(std::in_place_index<0>, std::move(value)) {}            // NOLINT: implicit by design
-  Result(Status error) : v_(std::in_place_index<1>, std::move(error)) {}       // NOLINT: implicit by design
+  Result(T value) : v_(std::in_place_index<0>, std::move(value)) {}  // NOLINT: implicit by design
+  Result(Status error)
+      : v_(std::in_place_index<1>, std::move(error)) {}  // NOLINT: implicit by design
   Result(Code code, std::string text) : v_(std::in_place_index<1>, code, std::move(text)) {}
   [[nodiscard]] bool ok() const { return v_.index() == 0; }
   [[nodiscard]] const T& value() const& {

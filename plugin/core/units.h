@@ -1,5 +1,5 @@
-// Units as types: tokens, blocks, bytes and hash units do not add to one another, and every rounding is
-// spelled out at the call. Units come last in names (docs/semantics.md).
+// Units as types: tokens, blocks, bytes and hash units do not add to one another, and every
+// rounding is spelled out at the call. Units come last in names (docs/semantics.md).
 #pragma once
 #include <compare>
 #include <cstdint>
@@ -31,7 +31,9 @@ using Bytes = Amount<struct BytesTag>;
 inline constexpr Tokens no_token_limit{UINT64_MAX};
 
 // Requires per > 0 in all four.
-constexpr std::uint64_t ceil_div(std::uint64_t a, std::uint64_t per) { return a / per + (a % per != 0); }
+constexpr std::uint64_t ceil_div(std::uint64_t a, std::uint64_t per) {
+  return a / per + (a % per != 0);
+}
 constexpr Tokens round_down(Tokens t, Tokens unit) { return {t.n - t.n % unit.n}; }
 constexpr Blocks blocks_full(Tokens t, Tokens per_block) { return {t.n / per_block.n}; }
 constexpr Blocks blocks_touched(Tokens t, Tokens per_block) { return {ceil_div(t.n, per_block.n)}; }

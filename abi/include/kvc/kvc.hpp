@@ -1,7 +1,7 @@
 // C++17 and later, header only: kvc.h with owners and typed views, for both sides of the line.
 //
-// Hosts:    Connector (a checked table), Scheduler and Rank (handles that close themselves), ListView
-//           (reads what a connector put out, whatever its stride).
+// Hosts:    Connector (a checked table), Scheduler and Rank (handles that close themselves),
+//           ListView (reads what a connector put out, whatever its stride).
 // Plugins:  read / read_list / write / fill_table / guard, and the casts of handles.
 // Nothing here crosses the line: no C++ type is in kvc.h, and every function is inline in its user.
 #pragma once
@@ -57,8 +57,8 @@ template <class Container>
   return list_of(std::data(c), std::size(c));
 }
 
-// What a status means to a caller of this minor: unknown positives are OK with nothing done, unknown
-// negatives are KVC_E_INTERNAL.
+// What a status means to a caller of this minor: unknown positives are OK with nothing done,
+// unknown negatives are KVC_E_INTERNAL.
 [[nodiscard]] constexpr kvc_status known(kvc_status s) noexcept {
   if (s >= 0) return s <= KVC_LATER ? s : static_cast<kvc_status>(KVC_OK);
   return s >= KVC_E_DEADLINE ? s : static_cast<kvc_status>(KVC_E_INTERNAL);
@@ -95,8 +95,8 @@ template <class Container>
   }
 }
 
-// Reads a list that the other side put out. Elements are copied: a shorter (older) element is filled up
-// with zeros, the unknown end of a longer (newer) one is left out.
+// Reads a list that the other side put out. Elements are copied: a shorter (older) element is
+// filled up with zeros, the unknown end of a longer (newer) one is left out.
 //
 // Owns: nothing. Valid as long as the list is (kvc.h, OWNERSHIP).
 template <class T>
@@ -154,13 +154,14 @@ template <class T>
   return ListView<T>(list);
 }
 
-// ---------------------------------------------------------------------------------------------- hosts
+// ------------------------------------------------------------------------------------- hosts
 
-// The checked table of one library. Optional slots that are absent answer KVC_E_UNSUPPORTED, so that
-// call sites need no NULL test.
+// The checked table of one library. Optional slots that are absent answer KVC_E_UNSUPPORTED, so
+// that call sites need no NULL test.
 //
 // Threads: immutable after load.
-// Owns:    a copy of the table, shared with the handles opened through it. The library stays loaded.
+// Owns:    a copy of the table, shared with the handles opened through it. The library itself is
+//          not its business: it has to stay loaded.
 class Connector {
  public:
   Connector() = default;
@@ -464,7 +465,7 @@ class Rank {
   kvc_rank *h_ = nullptr;
 };
 
-// -------------------------------------------------------------------------------------------- plugins
+// ----------------------------------------------------------------------------------- plugins
 
 // kvc_read with the 1.0 size as the least: unknown non-zero tail bytes are KVC_E_UNSUPPORTED.
 template <class T>

@@ -1,7 +1,7 @@
-/* Reading and writing the growable structs of kvc.h, for both sides of the line. Nobody hand-rolls it.
+/* Reading and writing the growable structs of kvc.h, for both sides of the line.
  *
- * C11 and C++11 and later; header only; no allocation. A status other than KVC_OK means that nothing
- * was written to the caller's struct (kvc_read may have cleared dst).
+ * C11 and C++11 and later; header only; no allocation. A status other than KVC_OK means that
+ * nothing was written.
  *
  * In-structs:  kvc_open mine; s = KVC_READ(kvc_open, &mine, theirs);       known prefix, rest zero
  *              then KVC_REFUSE_BITS(mine.flags, KVC_OPEN_FLAGS_ALL), KVC_REFUSE_SET(mine.reserved0)
@@ -85,8 +85,8 @@ static inline kvc_status kvc_write(void *dst, const void *src, size_t src_size, 
   return KVC_OK;
 }
 
-/* A list that somebody passed: may elements of at least `least` bytes be read from it? An empty list
-   may be all zero. KVC_E_ARG: no data, a stride that is too short, or a size beyond 64 bits. */
+/* A list that somebody passed: may elements of at least `least` bytes be read from it? An empty
+   list may be all zero. KVC_E_ARG: no data, a stride that is too short, a size beyond 64 bits. */
 static inline kvc_status kvc_list_check(const kvc_list *list, size_t least) {
   uint64_t bytes = 0;
   if (list == NULL) return KVC_E_ARG;
@@ -102,8 +102,8 @@ static inline const void *kvc_list_at(const kvc_list *list, uint64_t i) {
   return (const unsigned char *)list->data + i * list->stride;
 }
 
-/* kvc_read of element i of a checked list; an element that claims more than the stride is KVC_E_ARG,
-   as is i >= count. */
+/* kvc_read of element i of a checked list; an element that claims more than the stride is
+   KVC_E_ARG, as is i >= count. */
 static inline kvc_status kvc_read_at(void *dst, size_t dst_size, const kvc_list *list, uint64_t i,
                                      size_t least) {
   uint32_t n = 0;
@@ -113,8 +113,8 @@ static inline kvc_status kvc_read_at(void *dst, size_t dst_size, const kvc_list 
   return kvc_read(dst, dst_size, kvc_list_at(list, i), least);
 }
 
-/* Writes element i of a caller's array with elements of `stride` bytes (stats, take_events): at most
-   stride bytes, zero behind src, struct_size = what is real. KVC_E_ARG: stride < least. */
+/* Writes element i of a caller's array with elements of `stride` bytes (stats, take_events): at
+   most stride bytes, zero behind src, struct_size = what is real. KVC_E_ARG: stride < least. */
 static inline kvc_status kvc_write_at(void *array, uint32_t stride, uint64_t i, const void *src,
                                       size_t src_size, size_t least) {
   unsigned char *dst = (unsigned char *)array + i * stride;
