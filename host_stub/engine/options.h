@@ -13,7 +13,7 @@
 
 namespace kvc::host {
 
-using TokenId = std::uint32_t;  // below 2^31; the same as in traces
+using TokenId = std::uint32_t;    // below 2^31; the same as in traces
 using RequestId = std::uint64_t;  // 1, 2, ... in the order of submission, never reused
 
 // What happened in a scheduler or rank call, for EngineHooks::after_call.
