@@ -110,6 +110,7 @@ Result<Geometry> Geometry::make(GeometryOptions options) {
   if (Status s = made.check_layout(); !s.ok()) return s;
   made.decide_fine();
   made.decide_chain();
+  made.decide_bundles();
   return made;
 }
 
@@ -255,6 +256,31 @@ void Geometry::decide_chain() {
          fmt::format("every hit of a draft group is cut back by up to {} tokens, more than "
                      "4 hash units of {}",
                      hit_alignment().n, options_.hash_unit.n)});
+}
+
+void Geometry::decide_bundles() {
+  const auto alike = [&](GroupId a, GroupId b) {
+    const GroupSpec& x = options_.groups[a];
+    const GroupSpec& y = options_.groups[b];
+    return x.kind == y.kind && x.tokens_per_block == y.tokens_per_block && x.window == y.window &&
+           x.extra_retained == y.extra_retained && x.position_stable == y.position_stable &&
+           x.fine_lookup == y.fine_lookup && x.sharded == y.sharded;
+  };
+  const auto add = [&](GroupId g) {
+    for (Bundle& b : bundles_) {
+      if (!alike(b.members.front(), g)) continue;
+      b.members.push_back(g);
+      b.drop = b.drop || drops(g);
+      return;
+    }
+    const GroupSpec& s = options_.groups[g];
+    const bool fine = fine_ && s.fine_lookup && block_tokens_[g] > options_.hash_unit;
+    bundles_.push_back({s.kind, drops(g), fine ? options_.hash_unit : block_tokens_[g], {g}});
+  };
+  for (const GroupId g : cacheable_)
+    if (options_.groups[g].kind == GroupKind::full) add(g);
+  for (const GroupId g : cacheable_)
+    if (options_.groups[g].kind != GroupKind::full) add(g);
 }
 
 std::optional<Gate> Geometry::inert(Tokens max_total_tokens) const {

@@ -68,6 +68,15 @@ struct Gate {
   std::string why;      // a sentence naming the groups and numbers
 };
 
+// Groups that are looked up together: cacheable groups that are described alike, the draft
+// flag apart. Full attention comes first, otherwise configuration order.
+struct Bundle {
+  GroupKind kind = GroupKind::full;
+  bool drop = false;  // a member drops its trailing block
+  Tokens margin;      // m_e of R-311: how far beyond the candidate a dropping bundle looks
+  std::vector<GroupId> members;
+};
+
 // Threads:    immutable after make; any thread.
 // Owns:       the specs and the derived numbers.
 // Invariants: hold; S % B_g == 0 and B_g % h == 0 for every cacheable group; A is h
@@ -116,6 +125,7 @@ class Geometry {
 
   // Cacheable groups in ascending order.
   [[nodiscard]] const std::vector<GroupId>& cacheable() const { return cacheable_; }
+  [[nodiscard]] const std::vector<Bundle>& bundles() const { return bundles_; }
   [[nodiscard]] bool is_state_all(GroupId g) const;    // state, stored by position
   [[nodiscard]] bool is_state_align(GroupId g) const;  // state, stored from hand-offs only
   // `fa`: the cacheable full-attention group with the smallest B_g, ties by lowest index
@@ -158,10 +168,12 @@ class Geometry {
   void decide_drafts();
   void decide_fine();
   void decide_chain();
+  void decide_bundles();
 
   GeometryOptions options_;
   std::vector<Tokens> block_tokens_;
   std::vector<GroupId> cacheable_;
+  std::vector<Bundle> bundles_;
   std::vector<Gate> gates_;
   std::optional<GroupId> chain_;
   bool fine_ = false;

@@ -1,0 +1,476 @@
+#include "plugin/coordinator/lookup.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <span>
+
+namespace kvc {
+namespace {
+
+// One lookup. All ends and positions are absolute; positions below start / B belong to the device.
+class Finder {
+ public:
+  Finder(const Geometry& geometry, const KeyIndex& index, const KeyView& keys, Hit& out)
+      : geometry_(geometry),
+        index_(index),
+        keys_(keys),
+        out_(out),
+        start_(out.start),
+        known_end_(geometry.hash_unit() * keys.count),
+        align_(geometry.hit_alignment()),
+        h_(geometry.hash_unit()) {}
+
+  void reconcile(Tokens max_tokens);
+  void each_alone(Tokens max_tokens);
+
+ private:
+  using Found = std::array<SlotId, find_batch_keys>;
+  using Members = std::span<const GroupId>;
+
+  [[nodiscard]] std::uint64_t low(GroupId g) const {
+    return start_.n / geometry_.block_tokens(g).n;
+  }
+  // Slots of `count` <= find_batch_keys ends, from `end` on in steps of `step` tokens downwards or
+  // upwards.
+  void probe(GroupId g, Tokens end, Tokens step, bool down, std::size_t count, Found& found) const {
+    const auto stride = static_cast<std::ptrdiff_t>(step.n / h_.n * keys_.key_bytes);
+    index_.find_batch(g, {block_key(keys_, end, h_), down ? -stride : stride, count},
+                      {found.data(), count});
+  }
+  // As probe, for all members: entry i stays a slot (the first member's) only when every member has
+  // it.
+  void probe_all(Members members, Tokens end, Tokens step, bool down, std::size_t count,
+                 Found& found) const;
+
+  [[nodiscard]] Tokens find(const Bundle& b, Tokens limit, bool drop);
+  std::uint64_t full_run(GroupId g, std::uint64_t position_end);
+  [[nodiscard]] Tokens full_reach(GroupId g, Tokens limit);
+  [[nodiscard]] Tokens full_together(const Bundle& b, Tokens limit, bool drop);
+  [[nodiscard]] Tokens best_tail(Members members, std::uint64_t position, Tokens top);
+  [[nodiscard]] Tokens window_end(const Bundle& b, Tokens limit) const;
+  [[nodiscard]] Tokens window_end_with_drafts(const Bundle& b, Tokens limit, bool drop);
+  [[nodiscard]] Tokens chunk_end(const Bundle& b, Tokens limit) const;
+  [[nodiscard]] Tokens state_end(const Bundle& b, Tokens limit) const;
+  void note_drop(Tokens before, Tokens after);
+  void fill(GroupId g, Tokens end);
+
+  const Geometry& geometry_;
+  const KeyIndex& index_;
+  const KeyView& keys_;
+  Hit& out_;
+  Tokens start_;
+  Tokens known_end_;
+  Tokens align_;
+  Tokens h_;
+  Tokens cand_;  // longest answer the search at hand may give
+};
+
+void Finder::probe_all(Members members, Tokens end, Tokens step, bool down, std::size_t count,
+                       Found& found) const {
+  probe(members.front(), end, step, down, count, found);
+  Found other;
+  for (const GroupId g : members.subspan(1)) {
+    probe(g, end, step, down, count, other);
+    for (std::size_t i = 0; i < count; ++i)
+      if (other[i] == no_slot) found[i] = no_slot;
+  }
+}
+
+// Appends the slots of positions [low, position_end) to the group's list, up to the first absent
+// one; returns the position behind the last present one (R-302 step 1).
+std::uint64_t Finder::full_run(GroupId g, std::uint64_t position_end) {
+  std::vector<SlotId>& slots = out_.groups[g].slots;
+  const Tokens block = geometry_.block_tokens(g);
+  slots.clear();
+  Found found;
+  for (std::uint64_t p = low(g); p < position_end;) {
+    const std::size_t n = std::min<std::uint64_t>(find_batch_keys, position_end - p);
+    probe(g, block * (p + 1), block, false, n, found);
+    for (std::size_t i = 0; i < n; ++i, ++p) {
+      if (found[i] == no_slot) return p;
+      slots.push_back(found[i]);
+    }
+  }
+  return std::max(position_end, low(g));
+}
+
+// R-302 step 2: the highest tail at or below `top` inside the block at `position` that every member
+// holds, its slots appended to the lists; the block's start if there is none.
+Tokens Finder::best_tail(Members members, std::uint64_t position, Tokens top) {
+  const Tokens block = geometry_.block_tokens(members.front());
+  const Tokens from = block * position;
+  if (!geometry_.fine_hits() || block <= align_) return from;
+  Found found;
+  for (Tokens end = round_down(std::min({from + block - align_, top, known_end_}), align_);
+       end > from;) {
+    const std::size_t n = std::min<std::uint64_t>(find_batch_keys, (end - from).n / align_.n);
+    probe_all(members, end, align_, true, n, found);
+    for (std::size_t i = 0; i < n; ++i, end -= align_) {
+      if (found[i] == no_slot) continue;
+      out_.groups[members.front()].slots.push_back(found[i]);
+      for (const GroupId g : members.subspan(1))
+        out_.groups[g].slots.push_back(index_.find(g, block_key(keys_, end, h_)));
+      return end;
+    }
+  }
+  return from;
+}
+
+// The longest prefix up to `limit` that one attention group serves. What ends behind the limit
+// serves its inside: the next block, or a tail in it.
+Tokens Finder::full_reach(GroupId g, Tokens limit) {
+  const Tokens block = geometry_.block_tokens(g);
+  const std::uint64_t n = full_run(g, std::min(limit, known_end_).n / block.n);
+  const Tokens inside = round_down(limit, align_);
+  if (inside <= block * n) return block * n;
+  if (block * (n + 1) <= known_end_ && block * (n + 1) > limit) {
+    const SlotId next = index_.find(g, block_key(keys_, block * (n + 1), h_));
+    if (next != no_slot) {
+      out_.groups[g].slots.push_back(next);
+      return inside;
+    }
+  }
+  return std::min(best_tail({&g, 1}, n, known_end_), inside);
+}
+
+// R-302 as it stands for a bundle in a layout with draft groups: present means present in every
+// member.
+Tokens Finder::full_together(const Bundle& b, Tokens limit, bool drop) {
+  const Tokens block = geometry_.block_tokens(b.members.front());
+  std::uint64_t n = std::min(limit, known_end_).n / block.n;
+  for (const GroupId g : b.members) n = full_run(g, n);
+  for (const GroupId g : b.members) out_.groups[g].slots.resize(n - low(g));
+  const Tokens before = best_tail(b.members, n, limit);
+  if (!drop || before <= start_) return std::max(round_down(before, align_), start_);
+  const Tokens after = std::max(round_down(before - std::min(align_, block), align_), start_);
+  note_drop(before, after);
+  return after;
+}
+
+// The longest aligned end of which all members hold the window, R-303 without drops. Positions are
+// probed downwards; an absent one moves the candidate below itself, so that none is probed twice
+// but for the rest of a batch.
+Tokens Finder::window_end(const Bundle& b, Tokens limit) const {
+  const GroupId g = b.members.front();
+  const Tokens block = geometry_.block_tokens(g);
+  const std::uint64_t lo = low(g);
+  Tokens end = round_down(std::min(limit, known_end_), align_);
+  std::uint64_t batch_top =
+      0;  // positions [batch_top - batch_size, batch_top) are in `found`, top first
+  std::uint64_t batch_size = 0;
+  Found found;
+  for (std::uint64_t next = end.n / block.n;
+       end > start_;) {  // positions below `next` are not decided
+    if (next <= std::max(lo, geometry_.first_needed_position(g, end))) return end;
+    const std::uint64_t p = next - 1;
+    if (p >= batch_top || p < batch_top - batch_size) {
+      batch_top = next;
+      batch_size = std::min<std::uint64_t>(find_batch_keys, next - lo);
+      probe_all(b.members, block * next, block, true, batch_size, found);
+    }
+    if (found[batch_top - 1 - p] != no_slot) {
+      next = p;
+    } else {
+      end = round_down(block * p, align_);
+      next = end.n / block.n;
+    }
+  }
+  return start_;
+}
+
+// R-303 as it stands, for layouts with draft groups.
+Tokens Finder::window_end_with_drafts(const Bundle& b, Tokens limit, bool drop) {
+  const GroupId g = b.members.front();
+  const GroupSpec& spec = geometry_.group(g);
+  const Tokens block = geometry_.block_tokens(g);
+  const std::uint64_t lo = low(g);
+  const std::uint64_t need =
+      blocks_touched(spec.window - Tokens{1} + spec.extra_retained, block).n + (drop ? 1 : 0);
+  const auto aligned = [&](std::uint64_t position) { return (block * position).n % align_.n == 0; };
+  std::uint64_t run = 0;
+  std::uint64_t end = 0;  // position behind the run
+  bool done = false;
+  Found found;
+  for (std::uint64_t next = std::min(limit, known_end_).n / block.n; next > lo && !done;) {
+    const std::size_t n = std::min<std::uint64_t>(find_batch_keys, next - lo);
+    probe_all(b.members, block * next, block, true, n, found);
+    for (std::size_t i = 0; i < n && !done; ++i, --next) {
+      if (found[i] == no_slot) {
+        run = 0;
+        continue;
+      }
+      if (run == 0) {
+        if (block != align_ && !aligned(drop ? next - 1 : next)) continue;
+        end = next;
+      }
+      done = ++run >= need;
+    }
+  }
+  if (run == 0) return start_;
+  while (!done && end > lo && !aligned(end)) --end;
+  if (!drop || end <= lo) return block * end;
+  const Tokens before = block * end;
+  do --end;
+  while (end > lo && !aligned(end));
+  note_drop(before, block * end);
+  return block * end;
+}
+
+// R-304, with the absolute chunk (CW-1) and for any alignment: the longest aligned end of which all
+// members hold the blocks since its chunk began.
+Tokens Finder::chunk_end(const Bundle& b, Tokens limit) const {
+  const GroupId g = b.members.front();
+  const Tokens block = geometry_.block_tokens(g);
+  Tokens end = round_down(std::min(limit, known_end_), align_);
+  Found found;
+  while (end > start_) {
+    const std::uint64_t stop = end.n / block.n;
+    std::uint64_t p = std::max(low(g), geometry_.first_needed_position(g, end));
+    bool absent = false;
+    while (p < stop && !absent) {
+      const std::size_t n = std::min<std::uint64_t>(find_batch_keys, stop - p);
+      probe_all(b.members, block * (p + 1), block, false, n, found);
+      for (std::size_t i = 0; i < n && !absent; ++i)
+        if (found[i] == no_slot)
+          absent = true;
+        else
+          ++p;
+    }
+    if (!absent) return end;
+    end = round_down(block * p, align_);
+  }
+  return start_;
+}
+
+// the longest aligned end whose state all members hold.
+Tokens Finder::state_end(const Bundle& b, Tokens limit) const {
+  Found found;
+  for (Tokens end = round_down(std::min(limit, known_end_), align_); end > start_;) {
+    const std::size_t n = std::min<std::uint64_t>(find_batch_keys, (end - start_).n / align_.n);
+    probe_all(b.members, end, align_, true, n, found);
+    for (std::size_t i = 0; i < n; ++i, end -= align_)
+      if (found[i] != no_slot) return end;
+  }
+  return start_;
+}
+
+// Only what was lost against an answer without the drop counts: the margin makes up for it when
+// more is held.
+void Finder::note_drop(Tokens before, Tokens after) {
+  const Tokens without = round_down(std::min(before, cand_), align_);
+  if (without > after) out_.dropped_for_drafts = std::max(out_.dropped_for_drafts, without - after);
+}
+
+Tokens Finder::find(const Bundle& b, Tokens limit, bool drop) {
+  switch (b.kind) {
+    case GroupKind::full: {
+      if (geometry_.has_drafts()) return full_together(b, limit, drop);
+      Tokens end = full_reach(b.members.front(), limit);
+      for (std::size_t m = 1; m < b.members.size(); ++m)
+        end = std::min(end, full_reach(b.members[m], limit));
+      return std::max(round_down(end, align_), start_);
+    }
+    case GroupKind::sliding:
+      return geometry_.has_drafts() ? window_end_with_drafts(b, limit, drop) : window_end(b, limit);
+    case GroupKind::chunked:
+      return chunk_end(b, limit);
+    case GroupKind::state:
+      return state_end(b, limit);
+    case GroupKind::other:
+      break;
+  }
+  KVC_CHECK(false && "uncached groups are in no bundle");
+  return start_;
+}
+
+// R-307 when there is only one group.
+void Finder::reconcile(Tokens max_tokens) {
+  const std::vector<Bundle>& bundles = geometry_.bundles();
+  std::array<Tokens, groups_max> full_end{};
+  std::uint64_t full_done = 0;
+  std::uint64_t verified = 0;
+  Tokens longest = start_;
+  Tokens cand = max_tokens;
+  Tokens cur = cand;
+  out_.attention_tokens = max_tokens;
+  for (;; cand = cur) {
+    cur = cand;
+    for (std::size_t i = 0; i < bundles.size(); ++i) {
+      const Bundle& b = bundles[i];
+      const std::uint64_t bit = std::uint64_t{1} << i;
+      if ((full_done & bit) != 0) {  // attention is closed downwards: its first answer stays good
+        cur = std::min(cur, full_end[i]);
+        continue;
+      }
+      const bool drop = b.drop && (verified & bit) == 0;
+      Tokens limit = cand_ = cur;
+      if (drop && b.kind != GroupKind::state && geometry_.hybrid())
+        limit = std::min(cur + b.margin, known_end_);
+      const Tokens end = find(b, limit, drop);
+      if (drop)
+        verified |= bit;
+      else if (end < cur)
+        verified = 0;
+      cur = end;
+      longest = std::max(longest, cur);
+      if (b.kind != GroupKind::full) continue;
+      full_done |= bit;
+      full_end[i] = end;
+      out_.attention_tokens = std::min(out_.attention_tokens, end);
+    }
+    if (cur >= cand || (bundles.size() == 2 && bundles[0].kind == GroupKind::full)) break;
+  }
+  out_.tokens = cur;
+  if (geometry_.hybrid()) out_.uncached_common_prefix = longest - cur;
+  if (!geometry_.chain()) out_.attention_tokens = cur;
+  if (cur > start_)
+    for (const GroupId g : geometry_.cacheable()) fill(g, cur);
+}
+
+void Finder::each_alone(Tokens max_tokens) {
+  out_.tokens = max_tokens;
+  out_.attention_tokens = max_tokens;
+  for (const Bundle& b : geometry_.bundles()) {
+    Tokens limit = cand_ = max_tokens;
+    if (b.drop && b.kind != GroupKind::state) limit = std::min(limit + b.margin, known_end_);
+    const Tokens end = find(b, limit, b.drop);
+    for (const GroupId g : b.members) {
+      if (end > start_) fill(g, end);
+      out_.groups[g].tokens = end;
+    }
+    out_.tokens = std::min(out_.tokens, end);
+    if (b.kind == GroupKind::full) out_.attention_tokens = std::min(out_.attention_tokens, end);
+  }
+  if (!geometry_.chain()) out_.attention_tokens = out_.tokens;
+}
+
+// The group's needed set of a prefix of `end` tokens. Attention kept its list from the search; the
+// others probe what they need once more.
+void Finder::fill(GroupId g, Tokens end) {
+  GroupHit& hit = out_.groups[g];
+  const std::uint64_t stop = geometry_.end_position(g, end);
+  hit.tokens = end;
+  hit.first_position = std::max(low(g), geometry_.first_needed_position(g, end));
+  if (geometry_.group(g).kind == GroupKind::full) {
+    KVC_CHECK(hit.slots.size() >= stop - hit.first_position);
+    hit.slots.resize(stop - hit.first_position);
+    return;
+  }
+  hit.slots.clear();
+  const Tokens block = geometry_.block_tokens(g);
+  Found found;
+  for (std::uint64_t p = hit.first_position; p < stop;) {
+    const std::size_t n = std::min<std::uint64_t>(find_batch_keys, stop - p);
+    // Only a state's single position may end inside its block.
+    probe(g, geometry_.position_end(g, p, end), block, false, n, found);
+    for (std::size_t i = 0; i < n; ++i, ++p) {
+      KVC_CHECK(found[i] != no_slot);
+      hit.slots.push_back(found[i]);
+    }
+  }
+}
+
+// A miss at `start` with empty lists.
+Code begin(const Geometry& geometry, const KeyView& keys, Tokens start, Hit& out) {
+  out.start = out.tokens = out.attention_tokens = start;
+  out.uncached_common_prefix = out.dropped_for_drafts = Tokens{};
+  out.groups.resize(geometry.groups());
+  for (GroupId g = 0; g < geometry.groups(); ++g) {
+    GroupHit& hit = out.groups[g];
+    hit.tokens = start;
+    hit.first_position = geometry.end_position(g, start);
+    hit.slots.clear();
+  }
+  const bool good = keys.key_bytes >= key_bytes_min && keys.key_bytes <= key_bytes_max &&
+                    start.n % geometry.scheduler_block().n == 0;
+  return good ? Code::ok : Code::arg;
+}
+
+// Groups whose search went further than the common end were cut by fill; those of a miss are
+// emptied here.
+void finish(const Geometry& geometry, Hit& out) {
+  for (GroupHit& hit : out.groups)
+    if (hit.tokens == out.start) hit.slots.clear();
+  for (GroupId g = 0; g < geometry.groups(); ++g)
+    if (!geometry.group(g).cacheable) out.groups[g].tokens = out.start;
+}
+
+}  // namespace
+
+void Hit::reserve(const Geometry& geometry, Tokens max_tokens) {
+  groups.resize(geometry.groups());
+  for (const GroupId g : geometry.cacheable()) {
+    const GroupSpec& s = geometry.group(g);
+    const Tokens block = geometry.block_tokens(g);
+    const std::uint64_t all = blocks_touched(max_tokens, block).n;
+    std::uint64_t most = all;
+    if (s.kind == GroupKind::sliding)
+      most = blocks_touched(s.window + s.extra_retained, block).n + 1;
+    if (s.kind == GroupKind::chunked) most = blocks_touched(s.window, block).n + 1;
+    if (s.kind == GroupKind::state) most = 1;
+    groups[g].slots.reserve(std::min(all, most));
+  }
+}
+
+Code lookup(const Geometry& geometry, const KeyIndex& index, const KeyView& keys, Tokens start,
+            Tokens max_tokens, Hit& out) {
+  if (const Code c = begin(geometry, keys, start, out); c != Code::ok) return c;
+  if (max_tokens > start && geometry.hash_unit() * keys.count > start)
+    Finder(geometry, index, keys, out).reconcile(max_tokens);
+  finish(geometry, out);
+  return Code::ok;
+}
+
+Code lookup_per_group(const Geometry& geometry, const KeyIndex& index, const KeyView& keys,
+                      Tokens start, Tokens max_tokens, Hit& out) {
+  if (const Code c = begin(geometry, keys, start, out); c != Code::ok) return c;
+  if (max_tokens > start && geometry.hash_unit() * keys.count > start)
+    Finder(geometry, index, keys, out).each_alone(max_tokens);
+  finish(geometry, out);
+  return Code::ok;
+}
+
+Status truncate(const Geometry& geometry, const Hit& hit, Tokens tokens, Hit& out) {
+  KVC_CHECK(&hit != &out && hit.groups.size() == geometry.groups());
+  for (GroupId g = 0; g < geometry.groups(); ++g) {
+    const GroupHit& from = hit.groups[g];
+    if (!geometry.group(g).cacheable) {
+      if (from.list_length() != 0)
+        return {Code::arg,
+                fmt::format("group {} is not cacheable but its list has {} positions (R-317)", g,
+                            from.list_length())};
+      continue;
+    }
+    const Tokens block = geometry.block_tokens(g);
+    if (tokens.n % block.n != 0)
+      return {Code::arg,
+              fmt::format(
+                  "{} tokens are not a multiple of the {} tokens of a block of group {} (R-317)",
+                  tokens.n, block.n, g)};
+    if (from.list_length() < tokens.n / block.n && !geometry.group(g).state)
+      return {Code::arg, fmt::format("group {} has {} positions, {} tokens need {} (R-317)", g,
+                                     from.list_length(), tokens.n, tokens.n / block.n)};
+  }
+  out.start = std::min(hit.start, tokens);
+  out.tokens = tokens;
+  out.uncached_common_prefix = out.dropped_for_drafts = Tokens{};
+  out.attention_tokens = tokens;
+  out.groups.resize(geometry.groups());
+  for (GroupId g = 0; g < geometry.groups(); ++g) {
+    const GroupHit& from = hit.groups[g];
+    GroupHit& to = out.groups[g];
+    to.tokens = std::min(from.tokens, tokens);
+    to.first_position = 0;
+    to.slots.clear();
+    if (!geometry.group(g).cacheable) continue;
+    const std::uint64_t stop = std::min(from.list_length(), tokens.n / geometry.block_tokens(g).n);
+    to.first_position = std::min(from.first_position, stop);
+    to.slots.assign(from.slots.begin(),
+                    from.slots.begin() + static_cast<std::ptrdiff_t>(stop - to.first_position));
+  }
+  return {};
+}
+
+}  // namespace kvc
