@@ -1,0 +1,176 @@
+#include "host_stub/tools/run_options.h"
+
+#include <fmt/format.h>
+#include <algorithm>
+#include <charconv>
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string_view>
+
+#include "host_stub/traces/trace.h"
+
+namespace kvc::host {
+namespace {
+
+constexpr std::uint64_t blocks_max = std::uint64_t{1} << 40U;
+constexpr std::uint64_t count_max = std::uint64_t{1} << 31U;
+
+// The whole numbers that an option may have.
+struct Range {
+  std::uint64_t min = 0;
+  std::uint64_t max = UINT64_MAX;
+  const char* note = "";
+};
+
+// Values are read by us, not by the parser library, so that every refusal names option, value and
+// what is allowed in one line.
+void add_number(CLI::App& app, const std::string& name, const std::string& help, Range range,
+                std::function<void(std::uint64_t)> set) {
+  app.add_option_function<std::string>(
+         name,
+         [name, range, set = std::move(set)](const std::string& text) {
+           std::uint64_t value = 0;
+           const char* end = text.data() + text.size();
+           const auto [at, error] = std::from_chars(text.data(), end, value);
+           if (error != std::errc{} || at != end || value < range.min || value > range.max) {
+             throw CLI::ValidationError(
+                 name, fmt::format("\"{}\" is not allowed; a whole number from {} to {} is{}", text,
+                                   range.min, range.max, range.note));
+           }
+           set(value);
+         },
+         help)
+      ->type_name("N");
+}
+
+std::vector<std::string> passes_from(const std::string& text) {
+  std::vector<std::string> out;
+  std::size_t begin = 0;
+  while (begin <= text.size()) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const std::string word = text.substr(begin, end - begin);
+    if (word != "cold" && word != "replay") {
+      throw CLI::ValidationError(
+          "--passes", fmt::format("\"{}\" is not allowed; cold, replay or a comma separated list "
+                                  "of them is, such as cold,replay",
+                                  word));
+    }
+    out.push_back(word);
+    begin = end + 1;
+  }
+  return out;
+}
+
+std::string footer() {
+  return "Exit codes: 0 all is right; 1 the run found wrong bytes, different outputs or leaks, or "
+         "could not go on; 2 wrong input, nothing was run.\n\n"
+         "Generated traces (--trace gen:NAME?key=value&...):\n" +
+         Trace::generator_help() +
+         "\nExamples:\n"
+         "  kvc-run --connector build/dev/lib/libkvc_simple_cpu.so \\\n"
+         "      --connector-config config/examples/simple_cpu.toml \\\n"
+         "      --model config/examples/models/qwen3.5-4b.toml \\\n"
+         "      --trace conformance/corpus/traces/mooncake_conversation.jsonl --limit 1000 \\\n"
+         "      --json run.json --plot run.svg\n"
+         "  kvc-run --connector none --model config/examples/models/llama.toml \\\n"
+         "      --trace 'gen:chat' --passes cold --device-blocks 0\n";
+}
+
+void add_options(CLI::App& app, RunOptions& o) {
+  app.add_option("--connector", o.connector, "The connector's library, or none")
+      ->required()
+      ->type_name("LIB.so|none");
+  app.add_option("--connector-config", o.connector_config,
+                 "The connector's options; without it, its defaults")
+      ->type_name("C.toml");
+  app.add_option("--model", o.model, "Cache geometry of the model")
+      ->required()
+      ->type_name("M.toml");
+  app.add_option("--trace", o.trace, "Requests: a JSONL file, or gen:... (below)")
+      ->required()
+      ->type_name("T.jsonl");
+  add_number(app, "--limit", "Read only the first N rows of the trace", {1, count_max},
+             [&o](std::uint64_t v) { o.limit = v; });
+  app.add_option_function<std::string>(
+         "--passes", [&o](const std::string& text) { o.passes = passes_from(text); },
+         "Passes over the trace, in order: cold, replay. Before a pass the device cache is "
+         "emptied; the connector's content stays [cold,replay]")
+      ->type_name("LIST");
+  add_number(app, "--device-blocks",
+             "Blocks of the device pool; 0: unlimited [twice what the longest request needs]",
+             {0, blocks_max, ", 0 is unlimited"}, [&o](std::uint64_t v) { o.device_blocks = v; });
+  add_number(app, "--host-blocks",
+             "Size of the connector's host pool in blocks of the largest group; replaces the size "
+             "in [host] of its options",
+             {2, blocks_max}, [&o](std::uint64_t v) { o.host_blocks = v; });
+  app.add_option_function<std::string>(
+         "--device-cache",
+         [&o](const std::string& text) {
+           if (text != "on" && text != "off") {
+             throw CLI::ValidationError("--device-cache",
+                                        fmt::format("\"{}\" is not allowed; on or off is", text));
+           }
+           o.device_cache = text == "on";
+         },
+         "off: the engine's own lookup answers 0 and registers nothing [on]")
+      ->type_name("on|off");
+  add_number(app, "--max-running", fmt::format("Requests that run at once [{}]", o.max_running),
+             {1, 65'536}, [&o](std::uint64_t v) { o.max_running = v; });
+  add_number(app, "--token-budget", fmt::format("Tokens of one step [{}]", o.token_budget),
+             {1, count_max}, [&o](std::uint64_t v) { o.token_budget = v; });
+  add_number(app, "--ranks",
+             "Workers; a multiple of the model's context parallel size, which is "
+             "the default",
+             {1, 1'024}, [&o](std::uint64_t v) { o.ranks = v; });
+  add_number(app, "--steps-in-flight", fmt::format("Steps planned ahead [{}]", o.steps_in_flight),
+             {1, 64}, [&o](std::uint64_t v) { o.steps_in_flight = v; });
+  add_number(app, "--seed", fmt::format("Seed of the model's weights [{}]", o.seed), {},
+             [&o](std::uint64_t v) { o.seed = v; });
+  app.add_option("--json", o.json, "Write the report, schema kvc.run/1")->type_name("OUT.json");
+  app.add_option("--plot", o.plot, "Write a picture of tokens by source and pool occupancy")
+      ->type_name("OUT.svg");
+  app.add_flag("--print-config", o.print_config,
+               "Print the model and the connector's options with all defaults; run nothing");
+}
+
+// One line, without control characters.
+std::string first_line(std::string text) {
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < 0x20) c = ' ';
+  }
+  return text;
+}
+
+}  // namespace
+
+Result<CommandLine> parse_command_line(int argc, const char* const* argv) {
+  CommandLine line;
+  RunOptions& o = line.options;
+  CLI::App app(
+      "Replays a trace of requests through a small engine and a KV-cache connector, "
+      "checks every loaded byte and reports where the prompt tokens came from.",
+      "kvc-run");
+  app.set_version_flag("--version", "kvc-run " KVC_VERSION);
+  app.footer(footer());
+  app.get_formatter()->column_width(34);
+  add_options(app, o);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    line.print = app.help();
+    return line;
+  } catch (const CLI::CallForVersion& version) {
+    line.print = std::string(version.what()) + "\n";
+    return line;
+  } catch (const CLI::ParseError& error) {
+    return Status{Code::arg, first_line(error.what()) + " (see kvc-run --help)"};
+  }
+  if (o.passes.empty()) o.passes = {"cold", "replay"};
+  if (!o.json.empty() && o.json == o.plot) {
+    return Status{Code::arg, fmt::format("--json and --plot both name {}", o.json)};
+  }
+  return line;
+}
+
+}  // namespace kvc::host

@@ -1,0 +1,42 @@
+// The command line of kvc-run.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plugin/core/result.h"
+
+namespace kvc::host {
+
+// What the command line said; ranges are checked, files are not opened yet.
+struct RunOptions {
+  std::string connector;         // path of a library, or "none"
+  std::string connector_config;  // path; empty: the connector's defaults
+  std::string model;             // path
+  std::string trace;             // path, or gen:...
+  std::optional<std::uint64_t> limit;
+  std::vector<std::string> passes;             // cold, replay
+  std::optional<std::uint64_t> device_blocks;  // 0: unlimited; absent: from the trace
+  std::optional<std::uint64_t> host_blocks;
+  bool device_cache = true;
+  std::uint64_t max_running = 16;
+  std::uint64_t token_budget = 8192;
+  std::optional<std::uint64_t> ranks;  // absent: the model's context parallel size
+  std::uint64_t steps_in_flight = 1;
+  std::uint64_t seed = 0;
+  std::string json;
+  std::string plot;
+  bool print_config = false;
+};
+
+// What to do after reading the command line.
+struct CommandLine {
+  RunOptions options;
+  std::string print;  // not empty: the text of --help or --version; nothing is run
+};
+
+// Errors (Code::arg) are one line that names the option, the value and what is allowed.
+Result<CommandLine> parse_command_line(int argc, const char* const* argv);
+
+}  // namespace kvc::host
