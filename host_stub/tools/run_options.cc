@@ -43,6 +43,18 @@ void add_number(CLI::App& app, const std::string& name, const std::string& help,
       ->type_name("N");
 }
 
+void add_output(CLI::App& app, const std::string& name, const char* help, const char* type,
+                std::string& path) {
+  app.add_option_function<std::string>(
+         name,
+         [name, &path](const std::string& text) {
+           if (text.empty()) throw CLI::ValidationError(name, "the path is empty");
+           path = text;
+         },
+         help)
+      ->type_name(type);
+}
+
 std::vector<std::string> passes_from(const std::string& text) {
   std::vector<std::string> out;
   std::size_t begin = 0;
@@ -126,9 +138,9 @@ void add_options(CLI::App& app, RunOptions& o) {
              {1, 64}, [&o](std::uint64_t v) { o.steps_in_flight = v; });
   add_number(app, "--seed", fmt::format("Seed of the model's weights [{}]", o.seed), {},
              [&o](std::uint64_t v) { o.seed = v; });
-  app.add_option("--json", o.json, "Write the report, schema kvc.run/1")->type_name("OUT.json");
-  app.add_option("--plot", o.plot, "Write a picture of tokens by source and pool occupancy")
-      ->type_name("OUT.svg");
+  add_output(app, "--json", "Write the report, schema kvc.run/1", "OUT.json", o.json);
+  add_output(app, "--plot", "Write a picture of tokens by source and pool occupancy", "OUT.svg",
+             o.plot);
   app.add_flag("--print-config", o.print_config,
                "Print the model and the connector's options with all defaults; run nothing");
 }

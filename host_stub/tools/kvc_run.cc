@@ -1,0 +1,97 @@
+// kvc-run: replays a trace of requests through the host engine and a connector.
+//
+// Exit codes: 0 all is right; 1 the run found wrong bytes, different outputs or leaks, or could not
+// go on; 2 wrong input, nothing was run.
+#include <fmt/format.h>
+#include <cstdio>
+#include <exception>
+#include <optional>
+
+#include "host_stub/tools/output_file.h"
+#include "host_stub/tools/progress.h"
+#include "host_stub/tools/report_json.h"
+#include "host_stub/tools/report_svg.h"
+#include "host_stub/tools/report_text.h"
+#include "host_stub/tools/run_driver.h"
+#include "host_stub/tools/run_inputs.h"
+#include "host_stub/tools/run_options.h"
+
+namespace kvc::host {
+namespace {
+
+constexpr int exit_right = 0;
+constexpr int exit_wrong_result = 1;
+constexpr int exit_wrong_input = 2;
+
+int refuse(const Status& why) {
+  std::fputs(("kvc-run: " + why.text + "\n").c_str(), stderr);
+  return exit_wrong_input;
+}
+
+Result<std::optional<OutputFile>> open_output(const std::string& path) {
+  if (path.empty()) return std::optional<OutputFile>();
+  auto file = OutputFile::create(path);
+  if (!file.ok()) return file.error();
+  return std::optional<OutputFile>(std::move(file).value());
+}
+
+bool write_output(std::optional<OutputFile>& file, const std::string& content) {
+  if (!file) return true;
+  const Status status = file->commit(content);
+  if (!status.ok()) std::fputs(("kvc-run: " + status.text + "\n").c_str(), stderr);
+  return status.ok();
+}
+
+int run(const RunOptions& options) {
+  auto inputs = read_inputs(options);
+  if (!inputs.ok()) return refuse(inputs.error());
+  auto json = open_output(options.json);
+  if (!json.ok()) return refuse(json.error());
+  auto plot = open_output(options.plot);
+  if (!plot.ok()) return refuse(plot.error());
+
+  Progress progress(Progress::stderr_is_terminal());
+  const auto report = run_passes(options, inputs.value(), progress);
+  progress.finish();
+  if (!report.ok()) {
+    if (report.error().code == Code::arg) return refuse(report.error());
+    std::fputs(("kvc-run: " + report.error().text + "\n").c_str(), stderr);
+    return exit_wrong_result;
+  }
+  std::fputs(report_text(report.value()).c_str(), stdout);
+  bool good = write_output(json.value(), to_json(report.value()));
+  good = write_output(plot.value(), to_svg(report.value())) && good;
+  for (const std::string& fault : report.value().faults()) {
+    std::fputs(("kvc-run: " + fault + "\n").c_str(), stderr);
+    good = false;
+  }
+  return good ? exit_right : exit_wrong_result;
+}
+
+int main_checked(int argc, const char* const* argv) {
+  const auto line = parse_command_line(argc, argv);
+  if (!line.ok()) return refuse(line.error());
+  if (!line.value().print.empty()) {
+    std::fputs(line.value().print.c_str(), stdout);
+    return exit_right;
+  }
+  if (line.value().options.print_config) {
+    const auto text = print_config(line.value().options);
+    if (!text.ok()) return refuse(text.error());
+    std::fputs(text.value().c_str(), stdout);
+    return exit_right;
+  }
+  return run(line.value().options);
+}
+
+}  // namespace
+}  // namespace kvc::host
+
+int main(int argc, char** argv) {
+  try {
+    return kvc::host::main_checked(argc, argv);
+  } catch (const std::exception& e) {
+    std::fputs((std::string("kvc-run: could not go on: ") + e.what() + "\n").c_str(), stderr);
+    return 1;
+  }
+}

@@ -1,0 +1,140 @@
+// The built kvc-run refuses every kind of wrong input with one line and exit code 2.
+#include <boost/test/unit_test.hpp>
+#include <fstream>
+
+#include "host_stub/tools/run_program_test.h"
+
+namespace kvc::host {
+namespace {
+
+struct Refusal : ProgramFolder {
+  // The arguments of a run that would work, without connector.
+  [[nodiscard]] std::vector<std::string> good() const {
+    return {"--connector", "none", "--model", model("llama"), "--trace", "gen:chat?requests=4"};
+  }
+  // `good` with the value of `option` replaced, or the option added.
+  [[nodiscard]] std::vector<std::string> with(const std::string& option,
+                                              const std::string& value) const {
+    std::vector<std::string> args = good();
+    for (std::size_t i = 0; i + 1 < args.size(); i += 2) {
+      if (args[i] != option) continue;
+      args[i + 1] = value;
+      return args;
+    }
+    args.push_back(option);
+    args.push_back(value);
+    return args;
+  }
+  [[nodiscard]] std::string file(const std::string& name, const std::string& content) const {
+    std::ofstream((folder / name).string()) << content;
+    return (folder / name).string();
+  }
+  // One line on stderr that contains all of `parts`, nothing on stdout, exit code 2, no file left.
+  void check_refused(const std::vector<std::string>& args, const std::vector<std::string>& parts) {
+    const Outcome out = run_program(args);
+    BOOST_TEST_CONTEXT(out.command << "\n" << out.err) {
+      BOOST_TEST(out.code == 2);
+      BOOST_TEST(out.out.empty());
+      BOOST_TEST(std::count(out.err.begin(), out.err.end(), '\n') == 1);
+      BOOST_TEST(out.err.starts_with("kvc-run: "));
+      for (const std::string& part : parts) {
+        BOOST_TEST(out.err.find(part) != std::string::npos, "no \"" << part << "\" in " << out.err);
+      }
+    }
+  }
+};
+
+BOOST_FIXTURE_TEST_SUITE(kvc_run_refusals, Refusal)
+
+BOOST_AUTO_TEST_CASE(numbers_out_of_range_are_refused_with_what_is_allowed) {
+  check_refused(with("--limit", "0"), {"--limit", "\"0\"", "from 1 to"});
+  check_refused(with("--limit", "-5"), {"--limit", "\"-5\"", "from 1 to"});
+  check_refused(with("--limit", "ten"), {"--limit", "\"ten\""});
+  check_refused(with("--limit", "1.5"), {"--limit", "\"1.5\""});
+  check_refused(with("--limit", "99999999999999999999"), {"--limit"});
+  check_refused(with("--device-blocks", "-1"), {"--device-blocks", "0 is unlimited"});
+  check_refused(with("--host-blocks", "1"), {"--host-blocks", "from 2 to"});
+  check_refused(with("--max-running", "0"), {"--max-running", "from 1 to"});
+  check_refused(with("--token-budget", "0"), {"--token-budget", "from 1 to"});
+  check_refused(with("--ranks", "0"), {"--ranks", "from 1 to"});
+  check_refused(with("--steps-in-flight", "0"), {"--steps-in-flight", "from 1 to"});
+  check_refused(with("--seed", "-1"), {"--seed"});
+}
+
+BOOST_AUTO_TEST_CASE(words_that_are_no_choice_are_refused_with_the_choices) {
+  check_refused(with("--passes", "cold,warm"), {"--passes", "\"warm\"", "cold, replay"});
+  check_refused(with("--passes", ""), {"--passes"});
+  check_refused(with("--passes", "cold,"), {"--passes"});
+  check_refused(with("--device-cache", "maybe"), {"--device-cache", "\"maybe\"", "on or off"});
+  check_refused(with("--no-such-option", "1"), {"--no-such-option"});
+}
+
+BOOST_AUTO_TEST_CASE(missing_options_are_named) {
+  check_refused({}, {"--connector"});
+  check_refused({"--connector", "none", "--model", model("llama")}, {"--trace"});
+  check_refused(with("--json", ""), {"--json"});
+}
+
+BOOST_AUTO_TEST_CASE(missing_files_are_named) {
+  check_refused(with("--model", "no/model.toml"), {"no/model.toml"});
+  check_refused(with("--trace", "no/trace.jsonl"), {"no/trace.jsonl"});
+  check_refused(with("--connector", "no/lib.so"), {"no/lib.so"});
+  check_refused(with("--json", "no/out.json"), {"no/out.json"});
+  check_refused(with("--plot", "no/out.svg"), {"no/out.svg"});
+  check_refused(with("--json", folder.string()), {folder.string(), "directory"});
+}
+
+BOOST_AUTO_TEST_CASE(a_bad_trace_row_is_named_by_file_and_line_and_nothing_is_written) {
+  const std::string row =
+      R"({"timestamp": 0, "input_length": 20, "output_length": 2, "hash_ids": [1]})";
+  const std::string cut = file("cut.jsonl", row + "\n" + row.substr(0, 40));
+  std::vector<std::string> args = with("--trace", cut);
+  args.insert(args.end(), {"--json", (folder / "out.json").string()});
+  check_refused(args, {"cut.jsonl:2"});
+  BOOST_TEST(!boost::filesystem::exists(folder / "out.json"));
+  const std::string negative =
+      R"({"timestamp": 0, "input_length": -20, "output_length": 2, "hash_ids": [1]})";
+  check_refused(with("--trace", file("negative.jsonl", row + "\n" + row + "\n" + negative + "\n")),
+                {"negative.jsonl:3", "input_length"});
+  check_refused(with("--trace", file("empty.jsonl", "")), {"empty.jsonl"});
+  check_refused(with("--trace", "gen:nothing"), {"nothing"});
+}
+
+BOOST_AUTO_TEST_CASE(wrong_toml_is_named_by_file_line_and_key) {
+  check_refused(with("--model", file("syntax.toml", "[model]\nname = \n")), {"syntax.toml:2"});
+  check_refused(with("--model", file("key.toml", "[model]\nname = \"a\"\nhash_unitt = 16\n")),
+                {"key.toml:3", "hash_unitt", "hash_unit"});
+}
+
+BOOST_AUTO_TEST_CASE(libraries_that_are_no_connector_are_named) {
+  check_refused(with("--connector", file("text.so", "not a library\n")), {"text.so"});
+  check_refused(with("--connector", library("kvc_loader_no_symbol")),
+                {"no_symbol", "kvc_plugin_entry_v1"});
+  check_refused(with("--connector", library("kvc_loader_other_major")),
+                {"other_major", "major version"});
+  check_refused(with("--connector", library("kvc_loader_small_table")), {"small_table", "bytes"});
+  check_refused(with("--connector", library("kvc_loader_null_slot")), {"null_slot", "NULL"});
+}
+
+BOOST_AUTO_TEST_CASE(combinations_that_cannot_be_are_refused) {
+  std::vector<std::string> args = with("--model", model("kimi-k3"));
+  args.insert(args.end(), {"--ranks", "3"});
+  check_refused(args, {"--ranks", "3", "8"});
+  args = with("--json", (folder / "a").string());
+  args.insert(args.end(), {"--plot", (folder / "a").string()});
+  check_refused(args, {"--json", "--plot"});
+}
+
+BOOST_AUTO_TEST_CASE(a_device_pool_that_cannot_hold_the_longest_request_is_refused) {
+  check_refused(with("--device-blocks", "1"), {"--device-blocks"});
+  const std::string row =
+      R"({"timestamp": 0, "input_length": 1024, "output_length": 2, "hash_ids": [1, 2]})";
+  std::vector<std::string> args = with("--trace", file("long.jsonl", row + "\n"));
+  args.insert(args.end(), {"--device-blocks", "20"});
+  check_refused(args, {"--device-blocks", "20", "1,025"});
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace
+}  // namespace kvc::host

@@ -1,0 +1,61 @@
+// Runs the built kvc-run and catches what it says.
+#pragma once
+#include <sys/wait.h>
+#include <algorithm>
+#include <boost/filesystem.hpp>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace kvc::host {
+
+struct Outcome {
+  std::string command;
+  int code = -1;  // 128 + signal after a crash
+  std::string out;
+  std::string err;
+};
+
+// A folder of its own for the files of one test case, removed at its end.
+struct ProgramFolder {
+  ProgramFolder()
+      : folder(boost::filesystem::temp_directory_path() /
+               boost::filesystem::unique_path("kvc_run_%%%%%%%%")) {
+    boost::filesystem::create_directory(folder);
+  }
+  ~ProgramFolder() { boost::filesystem::remove_all(folder); }
+  ProgramFolder(const ProgramFolder&) = delete;
+  ProgramFolder& operator=(const ProgramFolder&) = delete;
+
+  [[nodiscard]] static std::string model(const std::string& name) {
+    return std::string(KVC_SOURCE_DIR) + "/config/examples/models/" + name + ".toml";
+  }
+  [[nodiscard]] static std::string library(const std::string& name) {
+    return std::string(KVC_LIB_DIR) + "/lib" + name + ".so";
+  }
+  [[nodiscard]] std::string text_of(const std::string& name) const {
+    std::ifstream in((folder / name).string());
+    std::ostringstream text;
+    text << in.rdbuf();
+    return text.str();
+  }
+  [[nodiscard]] Outcome run_program(const std::vector<std::string>& args) const {
+    Outcome outcome;
+    outcome.command = std::string(KVC_BIN_DIR) + "/kvc-run";
+    for (const std::string& arg : args) outcome.command += " '" + arg + "'";
+    const std::string redirected = outcome.command + " </dev/null >'" +
+                                   (folder / "stdout").string() + "' 2>'" +
+                                   (folder / "stderr").string() + "'";
+    const int status = std::system(redirected.c_str());
+    outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    outcome.out = text_of("stdout");
+    outcome.err = text_of("stderr");
+    return outcome;
+  }
+
+  boost::filesystem::path folder;
+};
+
+}  // namespace kvc::host
