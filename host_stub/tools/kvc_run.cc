@@ -50,11 +50,15 @@ int run(const RunOptions& options) {
   auto plot = open_output(options.plot);
   if (!plot.ok()) return refuse(plot.error());
 
+  auto ready = Run::open(options, inputs.value());
+  if (!ready.ok()) return refuse(ready.error());
+  std::fputs(ready.value().geometry().c_str(), stdout);
+  std::fflush(stdout);
+
   Progress progress(Progress::stderr_is_terminal());
-  const auto report = run_passes(options, inputs.value(), progress);
+  const auto report = ready.value().passes(progress);
   progress.finish();
   if (!report.ok()) {
-    if (report.error().code == Code::arg) return refuse(report.error());
     std::fputs(("kvc-run: " + report.error().text + "\n").c_str(), stderr);
     return exit_wrong_result;
   }

@@ -131,7 +131,7 @@ BOOST_AUTO_TEST_CASE(a_device_pool_that_cannot_hold_the_longest_request_is_refus
       R"({"timestamp": 0, "input_length": 1024, "output_length": 2, "hash_ids": [1, 2]})";
   std::vector<std::string> args = with("--trace", file("long.jsonl", row + "\n"));
   args.insert(args.end(), {"--device-blocks", "20"});
-  check_refused(args, {"--device-blocks", "20", "1,025"});
+  check_refused(args, {"--device-blocks", "20", "1026"});
 }
 
 BOOST_AUTO_TEST_SUITE_END()

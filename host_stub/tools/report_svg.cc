@@ -261,7 +261,7 @@ class Picture {
   void pools() {
     axis(pools_top, pools_height, 100, 25, " %", "pool occupancy");
     double device_peak = 1;
-    double host_peak = 1;
+    double host_peak = 0;  // stays 0 for a connector that does not say how full it is
     for (const Bin& b : bins_) {
       device_peak = std::max(device_peak, b.device_full);
       host_peak = std::max(host_peak, b.host);
@@ -282,7 +282,7 @@ class Picture {
     legend(left + 130, y, device_full_colour, true,
            "device, in use and cached, " +
                size_text(report_.model.device_blocks, device_peak, "blocks"));
-    if (report_.connector_name != "none") {
+    if (host_peak > 0) {
       pool_line(&Bin::host, whole(report_.host_slots, host_peak), host_colour);
       legend(left + 560, y, host_colour, true,
              "host, " + size_text(report_.host_slots, host_peak, "slots"));

@@ -1,5 +1,8 @@
 // Runs the passes of kvc-run through the host engine.
 #pragma once
+#include <memory>
+
+#include "host_stub/engine/engine.h"
 #include "host_stub/tools/progress.h"
 #include "host_stub/tools/run_inputs.h"
 #include "host_stub/tools/run_options.h"
@@ -8,11 +11,35 @@
 
 namespace kvc::host {
 
-// A run that was checked as far as it can be without running.
+// A run that is ready: the engine is open, the connector has accepted layout and options.
 //
 // Threads:    one.
-// Owns:       nothing beyond the run; RunInputs stay the caller's.
-Result<RunReport> run_passes(const RunOptions& options, const RunInputs& inputs,
-                             Progress& progress);
+// Owns:       the engine. Options and inputs are the caller's and outlive it.
+class Run {
+ public:
+  // Opens engine and connector. The token limits that they are told come from the rows read, the
+  // device pool from --device-blocks, or else twice the blocks of the longest request. Errors: a
+  // pool that cannot hold the longest request, and whatever engine or connector refuse; one line,
+  // nothing has run.
+  static Result<Run> open(const RunOptions& options, const RunInputs& inputs);
+
+  // Model, pools and connector as they are now, for people.
+  [[nodiscard]] std::string geometry() const;
+
+  // All passes. Before each the device cache is emptied; the engine settles the connector's work at
+  // the end of each. Errors: the engine cannot go on.
+  Result<RunReport> passes(Progress& progress);
+
+ private:
+  Run(const RunOptions& options, const RunInputs& inputs) : options_(options), inputs_(inputs) {}
+  Status one_pass(const std::string& name, Progress& progress);
+  void finish_report();
+
+  const RunOptions& options_;
+  const RunInputs& inputs_;
+  std::unique_ptr<Engine> engine_;
+  std::uint64_t blocks_needed_ = 0;
+  RunReport report_;
+};
 
 }  // namespace kvc::host

@@ -134,9 +134,10 @@ void add_options(CLI::App& app, RunOptions& o) {
              "Workers; a multiple of the model's context parallel size, which is "
              "the default",
              {1, 1'024}, [&o](std::uint64_t v) { o.ranks = v; });
-  add_number(app, "--steps-in-flight", fmt::format("Steps planned ahead [{}]", o.steps_in_flight),
-             {1, 64}, [&o](std::uint64_t v) { o.steps_in_flight = v; });
-  add_number(app, "--seed", fmt::format("Seed of the model's weights [{}]", o.seed), {},
+  add_number(app, "--steps-in-flight",
+             fmt::format("Steps planned before the first one is processed [{}]", o.steps_in_flight),
+             {1, 16}, [&o](std::uint64_t v) { o.steps_in_flight = v; });
+  add_number(app, "--seed", fmt::format("Seed of the model and of its keys [{}]", o.seed), {},
              [&o](std::uint64_t v) { o.seed = v; });
   add_output(app, "--json", "Write the report, schema kvc.run/1", "OUT.json", o.json);
   add_output(app, "--plot", "Write a picture of tokens by source and pool occupancy", "OUT.svg",

@@ -24,7 +24,7 @@ struct RunOptions {
   std::uint64_t token_budget = 8192;
   std::optional<std::uint64_t> ranks;  // absent: the model's context parallel size
   std::uint64_t steps_in_flight = 1;
-  std::uint64_t seed = 0;
+  std::uint64_t seed = 1;
   std::string json;
   std::string plot;
   bool print_config = false;

@@ -15,6 +15,7 @@ std::vector<std::string> RunReport::faults() const {
     if (pass.mismatched_blocks != 0) {
       out.push_back(fmt::format("pass {}: {} loaded blocks do not have the bytes of their tokens",
                                 pass.name, pass.mismatched_blocks));
+      if (!first_mismatch.empty()) out.back() += "; the first: " + first_mismatch;
     }
     const std::uint64_t sum =
         pass.local_hit_tokens + pass.external_hit_tokens + pass.computed_tokens;
@@ -29,6 +30,9 @@ std::vector<std::string> RunReport::faults() const {
                                 pass.name, pass.output_digest, passes.front().name,
                                 passes.front().output_digest));
     }
+  }
+  if (!connector_failure.empty()) {
+    out.push_back("the connector was given up, the engine ran on without it: " + connector_failure);
   }
   if (leaks.total() != 0) {
     out.push_back(fmt::format("leaked: {} slots, {} holds, {} leases, {} device blocks",

@@ -122,6 +122,8 @@ struct RunReport {
   LeakReport leaks;
   std::uint64_t host_slots = 0;  // capacity of the connector's pool; 0: unlimited or none
   std::vector<RequestSample> samples;
+  std::string connector_failure;  // why the engine gave the connector up; empty if it did not
+  std::string first_mismatch;     // which loaded block was wrong first; empty: none
 
   // True iff every loaded block had the bytes of its tokens, nothing leaked, both rows of
   // boundary_stats balance and the token sums of every pass hold.
