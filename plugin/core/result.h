@@ -39,9 +39,11 @@ struct [[nodiscard]] Status {
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : v_(std::in_place_index<0>, std::move(value)) {}  // NOLINT: implicit by design
-  Result(Status error)
-      : v_(std::in_place_index<1>, std::move(error)) {}  // NOLINT: implicit by design
+  // Implicit by design: `return value;` and `return error;`.
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  Result(T value) : v_(std::in_place_index<0>, std::move(value)) {}
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  Result(Status error) : v_(std::in_place_index<1>, std::move(error)) {}
   Result(Code code, std::string text) : v_(std::in_place_index<1>, code, std::move(text)) {}
   [[nodiscard]] bool ok() const { return v_.index() == 0; }
   [[nodiscard]] const T& value() const& {
