@@ -98,9 +98,6 @@ void for_worlds(const char* test, int count, bool drafts, Check check) {
       const bool chunks = std::any_of(w.groups.begin(), w.groups.end(),
                                       [](const Group& g) { return g.kind == Kind::chunked; });
       if (chunks) continue;
-      // Rules and coordinator agree on windows without extra tokens; with them the coordinator asks
-      // for more.
-      for (auto& g : w.groups) g.extra_retained = 0;
       w.groups[0].draft = true;
       w.groups.back().draft = maker.below(2) == 0;
     }
