@@ -101,6 +101,8 @@ class Engine {
   [[nodiscard]] std::string connector_failure() const;  // why it was given up; empty if it was not
   [[nodiscard]] kvc_boundary_stats boundary_stats() const;
   [[nodiscard]] kvc_pending pending() const;
+  // PEER_FAULT lines of the connector: it says that this host broke a rule.
+  [[nodiscard]] std::uint64_t peer_faults() const;
   [[nodiscard]] std::vector<StatValue> stats() const;
   [[nodiscard]] std::string explain(RequestId id) const;
   [[nodiscard]] Leaks leaks() const;

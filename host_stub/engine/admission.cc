@@ -1,0 +1,236 @@
+// How a waiting request comes in: device hit, connector hit, allocation over all groups, load or
+// first chunk (5.2).
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <kvc/kvc_util.h>
+
+#include "host_stub/engine/engine_body.h"
+
+namespace kvc::host {
+
+void Engine::Body::device_lookup(const Request& request) {
+  const bool reads = options.device_cache && (request.spec.flags & KVC_REQUEST_NO_READ) == 0;
+  const Code code = lookup(geometry, device->pool(),
+                           reads ? request.keys.view() : KeyView{nullptr, engine_key_bytes, 0},
+                           Tokens{0}, Tokens{request.known - 1}, hit);
+  KVC_CHECK(code == Code::ok);
+}
+
+// a state that is computed or copied in this very step must not be read in it.
+bool Engine::Body::hit_is_of_this_step() const {
+  if (states_of_step.empty()) return false;
+  for (const GroupId g : geometry.cacheable()) {
+    if (geometry.group(g).kind != GroupKind::state) continue;
+    for (const SlotId slot : hit.groups[g].slots) {
+      if (std::find(states_of_step.begin(), states_of_step.end(), slot) != states_of_step.end()) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+bool Engine::Body::connector_lookup(const Request& request, AdmissionPlan& plan) {
+  plan.local = hit.tokens.n;
+  plan.hit = &hit;
+  if (!link_alive() || !request.tracked || request.no_load) return true;
+  const std::uint64_t aligned = plan.local - plan.local % geometry.scheduler_block().n;
+  kvc_lookup_in in{};
+  in.struct_size = sizeof in;
+  in.request = request.id;
+  in.total_tokens = request.known;
+  in.device_tokens = aligned;
+  in.external_cap_tokens = KVC_NO_LIMIT;
+  const LookupAnswer answer = link->lookup(in);
+  if (answer.later) return false;
+  std::uint64_t external = answer.tokens;
+  if (external > 0 && options.hooks.accept) external = options.hooks.accept(request.id, external);
+  KVC_CHECK(external <= answer.tokens);
+  // the device's own hit inside a block stays if the load reaches no further.
+  if (external == 0 || aligned + external <= plan.local) return true;
+  const Status cut = truncate(geometry, hit, Tokens{aligned}, short_hit);
+  KVC_CHECK(cut.ok());
+  plan.local = aligned;
+  plan.external = external;
+  plan.hit = &short_hit;
+  return true;
+}
+
+// Positions of group g that the request needs when its first `tokens` tokens are in place.
+std::uint64_t Engine::Body::blocks_wanted(const AdmissionPlan& plan) const {
+  const std::uint64_t have = plan.local + plan.external;
+  const std::uint64_t end = have + plan.chunk;
+  std::uint64_t wanted = 0;
+  for (const GroupId g : geometry.cacheable()) {
+    const std::uint64_t span = geometry.block_tokens(g).n;
+    const std::uint64_t from =
+        std::max(geometry.first_needed_position(g, {have}), plan.local / span);
+    const std::uint64_t positions = ceil_div(have, span);
+    if (plan.external > 0) wanted += positions - std::min(positions, from);
+    const bool copies = plan.external == 0 && have % span != 0;
+    wanted += copies ? 1 : 0;
+    if (geometry.is_state_align(g)) {
+      wanted += ceil_div(end, span) > positions ? 1 : 0;
+    } else {
+      wanted += ceil_div(end, span) - positions;
+    }
+  }
+  return wanted;
+}
+
+// all hits are referenced before anything is allocated. R-336: a hit that ends inside a
+// block is copied, the source keeps its reference until the copy has run.
+bool Engine::Body::allocate(Request& request, const AdmissionPlan& plan, Step& step) {
+  const std::uint64_t have = plan.local + plan.external;
+  touched.clear();
+  std::uint64_t free_hits = 0;
+  for (const GroupId g : geometry.cacheable()) {
+    const GroupHit& group = plan.hit->groups[g];
+    const std::uint64_t need = geometry.first_needed_position(g, {have});
+    for (std::size_t i = 0; i < group.slots.size(); ++i) {
+      if (group.first_position + i < need) continue;
+      touched.push_back(group.slots[i]);
+      free_hits += device->pool().references(group.slots[i]) == 0 ? 1 : 0;
+    }
+  }
+  const std::uint64_t wanted = blocks_wanted(plan);
+  if (device->pool().free_blocks().n < wanted + free_hits) return false;
+  KVC_CHECK(device->pool().touch(touched) == Code::ok);
+  new_blocks.resize(wanted);
+  if (!device->allocate(new_blocks)) {
+    KVC_CHECK(device->pool().free(touched) == Code::ok);
+    return false;
+  }
+  std::size_t next_new = 0;
+  for (const GroupId g : geometry.cacheable()) fill_table(request, g, plan, step, next_new);
+  KVC_CHECK(next_new == wanted);
+  return true;
+}
+
+void Engine::Body::fill_table(Request& request, GroupId group, const AdmissionPlan& plan,
+                              Step& step, std::size_t& next_new) {
+  GroupTable& table = request.tables[group];
+  const GroupHit& found = plan.hit->groups[group];
+  const std::uint64_t span = geometry.block_tokens(group).n;
+  const std::uint64_t have = plan.local + plan.external;
+  const std::uint64_t positions = ceil_div(have, span);
+  const std::uint64_t need = geometry.first_needed_position(group, {have});
+  table.clear();
+  for (std::uint64_t p = 0; p < positions; ++p) {
+    if (p < need) {
+      table.push(null_block);
+    } else if (p >= found.first_position && p < found.list_length()) {
+      table.push(found.slots[p - found.first_position]);
+    } else {
+      KVC_CHECK(plan.external > 0 && p >= plan.local / span);
+      table.push(new_blocks[next_new++]);
+    }
+  }
+  table.live_from = std::min(need, positions);
+  if (plan.external == 0 && have % span != 0) {
+    const BlockId source = table.blocks.back();
+    KVC_CHECK(source != null_block);
+    const BlockId copy = new_blocks[next_new++];
+    step.copies.push_back({source, copy});
+    step.copy_references.push_back(source);
+    table.set(positions - 1, copy);
+  }
+  const std::uint64_t all = ceil_div(have + plan.chunk, span);
+  while (table.blocks.size() < all) {
+    const bool skipped = geometry.is_state_align(group) && table.blocks.size() + 1 < all;
+    table.push(skipped ? null_block : new_blocks[next_new++]);
+  }
+  table.changed_from = 0;
+}
+
+void Engine::Body::count_hits(Request& r, std::uint64_t local_end, std::uint64_t external_end) {
+  const std::uint64_t local_to = std::min(local_end, r.prompt());
+  const std::uint64_t external_to = std::min(external_end, r.prompt());
+  if (local_to > r.attributed) {
+    r.local += local_to - r.attributed;
+    r.attributed = local_to;
+  }
+  if (external_to > r.attributed) {
+    r.external += external_to - r.attributed;
+    r.attributed = external_to;
+  }
+  r.reached = std::max(r.reached, std::max(local_end, external_end));
+}
+
+// with or without a load. False: the connector refused, the request goes on without loads.
+bool Engine::Body::tell_allocation(const RequestPtr& request, const AdmissionPlan& plan) {
+  Request& r = *request;
+  if (!link_alive() || !r.tracked) return plan.external == 0;
+  std::vector<kvc_table>& tables = record_tables.front();
+  fill_tables(r, true, true, tables);
+  kvc_alloc_in in{};
+  in.struct_size = sizeof in;
+  in.request = r.id;
+  in.accepted_tokens = plan.external;
+  in.tables = kvc_list_of(tables.data(), tables.size(), sizeof(kvc_table));
+  kvc_alloc_out out{};
+  const kvc_status status = link->alloc_update(in, &out);
+  if (status < 0) {
+    log(KVC_LOG_WARN, fmt::format("alloc_update of request {} with {} tokens answered {}: {}", r.id,
+                                  plan.external, status, link->last_error()));
+    return plan.external == 0;
+  }
+  if (plan.external == 0) return true;
+  if (out.job == 0) {
+    link->fail(fmt::format("alloc_update of request {} accepted {} tokens without a job", r.id,
+                           plan.external));
+    return false;
+  }
+  r.load = {};
+  r.load.job = out.job;
+  r.load.local_tokens = plan.local;
+  r.load.external_tokens = plan.external;
+  return take_holds(out.job, out.held, &r.load.blocks);
+}
+
+Admission Engine::Body::admit(const RequestPtr& request, Step& step, std::uint64_t& budget) {
+  Request& r = *request;
+  // Outputs of the admission before the preemption are still on their way.
+  if (r.in_flight > 0) return Admission::aside;
+  device_lookup(r);
+  if (hit_is_of_this_step()) return Admission::stop;
+  r.junction = hit.uncached_common_prefix.n == 0 ? 0 : hit.tokens.n + hit.uncached_common_prefix.n;
+  AdmissionPlan plan;
+  if (!connector_lookup(r, plan)) return Admission::aside;
+  if (plan.external == 0) {
+    plan.chunk = clip(r, plan.local, std::min(r.available() - plan.local, budget));
+    if (plan.chunk == 0) return Admission::stop;
+  }
+  if (!allocate(r, plan, step)) {
+    if (running.empty() && loading.empty() && in_flight.empty() && device->held_only() == 0) {
+      broken = {Code::full, fmt::format("request {} of {} tokens does not fit the device pool of "
+                                        "{} blocks",
+                                        r.id, r.known, device->pool().blocks().n)};
+    }
+    blocks_are_coming = true;
+    return Admission::stop;
+  }
+  r.record_whole = true;
+  r.computed = plan.local + plan.external;
+  if (!tell_allocation(request, plan)) {
+    free_tables(r);
+    r.computed = 0;
+    r.no_load = true;
+    return Admission::stop;
+  }
+  r.admitted = true;
+  if (plan.external > 0) {
+    r.phase = Phase::loading;
+    insert_by_arrival(loading, request);
+    return Admission::admitted;
+  }
+  count_hits(r, plan.local, 0);
+  r.phase = Phase::running;
+  insert_by_arrival(running, request);
+  add_work(step, request, plan.local + plan.chunk);
+  budget -= plan.chunk;
+  return Admission::admitted;
+}
+
+}  // namespace kvc::host

@@ -1,0 +1,172 @@
+// The engine's inside, shared by its source files: engine.cc (life, queries), schedule.cc (who
+// runs), admission.cc (hits, loads, tables), growth.cc (blocks of running requests, hand-offs),
+// forward.cc (the model, outputs), exchange.cc (records, holds, verdicts).
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "host_stub/engine/connector_link.h"
+#include "host_stub/engine/device_pool.h"
+#include "host_stub/engine/engine.h"
+#include "host_stub/engine/model.h"
+#include "host_stub/engine/request.h"
+#include "plugin/coordinator/lookup.h"
+#include "plugin/coordinator/sched_rules.h"
+
+namespace kvc::host {
+
+using RequestPtr = std::shared_ptr<Request>;
+
+// What admission decided for one waiting request.
+enum class Admission : std::uint8_t {
+  admitted,  // runs in this step, or waits for its load
+  aside,     // ask again next step; the next one may be tried
+  stop,      // nothing behind it is tried in this step
+};
+
+// What a request would get: the device hit, the load and its first chunk.
+struct AdmissionPlan {
+  std::uint64_t local = 0;     // tokens from the device cache
+  std::uint64_t external = 0;  // tokens to load behind them; then `chunk` is 0
+  std::uint64_t chunk = 0;
+  const Hit* hit = nullptr;  // of `local` tokens
+};
+
+struct Engine::Body {
+  explicit Body(EngineOptions o, Geometry g) : options(std::move(o)), geometry(std::move(g)) {}
+
+  // engine.cc
+  Status init(std::optional<LoadedConnector> connector);
+  StepResult step();
+  void begin_pass();
+  Result<RequestId> submit(const RequestSpec& spec, std::vector<TokenId> prompt);
+  bool abort(RequestId id);
+  [[nodiscard]] bool idle() const;
+  void wait_for_connector();
+  std::unique_ptr<Step> new_step();
+  Result<PassCounters> run(const RequestSource& source, const RunCallbacks& callbacks);
+  Status feed(const RequestSource& source, std::size_t& next);
+  [[nodiscard]] std::string waits_for() const;
+  [[nodiscard]] Leaks leaks() const;
+  [[nodiscard]] Status verify() const;
+  void log(std::int32_t level, const std::string& text) const;
+
+  // schedule.cc
+  void schedule(Step& step);
+  void schedule_running(Step& step, std::uint64_t& budget);
+  void schedule_waiting(Step& step, std::uint64_t& budget);
+  // Blocks for `end` tokens, by preempting later arrivals if need be. False: not in this step.
+  bool make_room(const RequestPtr& request, std::uint64_t end, Step& step);
+  void preempt(const RequestPtr& request);
+  void add_work(Step& step, const RequestPtr& request, std::uint64_t end);
+  [[nodiscard]] std::uint64_t clip(const Request& request, std::uint64_t start,
+                                   std::uint64_t want) const;
+  void insert_by_arrival(std::vector<RequestPtr>& list, const RequestPtr& request);
+  void remove_from(std::vector<RequestPtr>& list, const Request& request);
+  [[nodiscard]] bool must_settle(const Request& request);
+
+  // admission.cc
+  Admission admit(const RequestPtr& request, Step& step, std::uint64_t& budget);
+  void device_lookup(const Request& request);
+  [[nodiscard]] bool hit_is_of_this_step() const;
+  // False: the connector says later.
+  bool connector_lookup(const Request& request, AdmissionPlan& plan);
+  bool allocate(Request& request, const AdmissionPlan& plan, Step& step);
+  [[nodiscard]] std::uint64_t blocks_wanted(const AdmissionPlan& plan) const;
+  void fill_table(Request& request, GroupId group, const AdmissionPlan& plan, Step& step,
+                  std::size_t& next_new);
+  bool tell_allocation(const RequestPtr& request, const AdmissionPlan& plan);
+  void count_hits(Request& request, std::uint64_t local_end, std::uint64_t external_end);
+
+  // growth.cc
+  bool grow(Request& request, std::uint64_t end, Step& step);
+  void release_passed(Request& request);
+  void move_producer_tail(Request& request, GroupId group, BlockId to, Step& step);
+  // Keys and hand-offs of what the launched chunk ending at `end` makes.
+  void register_chunk(Request& request, std::uint64_t end);
+  void register_keys(Request& request, std::uint64_t tokens);
+  void offer_boundaries(Request& request, GroupId group);
+  void free_tables(Request& request);
+  void hand_off(const Request& request, GroupId group, BlockId block, std::uint64_t boundary);
+
+  // forward.cc
+  void run_oldest(StepResult& result);
+  void forward(Step& step);
+  void compute(WorkItem& item);
+  void compute_state(WorkItem& item, GroupId group);
+  void sample(WorkItem& item);
+  void verify_prefix(const WorkItem& item);
+  void process_outputs(Step& step, StepResult& result);
+  void finish(const RequestPtr& request, std::int32_t reason, StepResult* result);
+  void check(const std::optional<Mismatch>& wrong);
+  [[nodiscard]] const std::vector<BlockId>& table_of(const WorkItem& item, GroupId group) const;
+
+  // exchange.cc
+  void collect(StepResult& result);
+  void end_job(const kvc_ended_job& job, StepResult& result);
+  void load_verdict(RequestId id, kvc_job job, bool ok);
+  void load_done(const RequestPtr& request);
+  void load_failed(const RequestPtr& request);
+  void verify_load(const Request& request);
+  void exchange(Step& step);
+  void fill_record(const Step& step);
+  bool take_holds(kvc_job job, const kvc_list& held, std::uint64_t* blocks);
+  void tell_end(Request& request, std::int32_t reason);
+  void tell_new_keys(Request& request, std::uint64_t first);
+  void fill_tables(Request& request, bool whole, bool all_groups, std::vector<kvc_table>& out);
+  void pump();
+  // After the connector was given up: closes it, ends open loads, takes back held blocks.
+  void abandon_connector(StepResult& result);
+  [[nodiscard]] bool link_alive() const { return link && link->alive(); }
+  [[nodiscard]] RequestPtr find(RequestId id) const;
+
+  EngineOptions options;
+  Geometry geometry;
+  std::uint32_t ranks = 1;
+  ChunkRules rules;
+  std::vector<std::unique_ptr<RankMemory>> memory;
+  std::unique_ptr<DevicePool> device;
+  std::unique_ptr<Model> model;
+  std::unique_ptr<ConnectorLink> link;
+  bool connector_abandoned = false;
+
+  std::unordered_map<RequestId, RequestPtr> live;
+  std::vector<RequestPtr> waiting;               // by arrival
+  std::vector<RequestPtr> loading;               // by arrival
+  std::vector<RequestPtr> running;               // by arrival
+  std::vector<std::unique_ptr<Step>> in_flight;  // oldest first
+  std::vector<std::unique_ptr<Step>> spare_steps;
+  std::uint64_t step_number = 0;
+  RequestId next_id = 1;
+  std::size_t pass_index = 0;
+
+  // Of the step being planned.
+  std::vector<kvc_handoff> handoffs;
+  std::vector<RequestId> preempted;
+  std::vector<BlockId> states_of_step;  // keyed or moved in this step, not to be hit in it
+  bool blocks_are_coming = false;       // a request waits for held blocks or loads
+  bool settling = false;                // a new request waits for open copies
+
+  // Reused buffers.
+  Hit hit;
+  Hit short_hit;
+  std::vector<BlockId> new_blocks;
+  std::vector<BlockId> freed;
+  std::vector<BlockId> touched;
+  std::vector<std::vector<kvc_table>> record_tables;
+  std::vector<kvc_step_request> record;
+  std::vector<std::uint64_t> group_hashes;
+
+  PassCounters counters;
+  std::vector<std::uint64_t> digests;  // per request of the pass, 0 for those that did not finish
+  std::string first_mismatch;
+  std::function<void(const FinishedRequest&)> finished_callback;
+  Status broken;  // a request that can never run: the run ends with it
+};
+
+}  // namespace kvc::host

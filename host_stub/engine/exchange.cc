@@ -1,0 +1,262 @@
+// What goes to the connector and comes back: records, plans, holds, verdicts.
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <kvc/kvc_util.h>
+
+#include "host_stub/engine/engine_body.h"
+
+namespace kvc::host {
+namespace {
+
+constexpr std::uint32_t pump_all = 1U << 20U;
+constexpr std::uint64_t close_wait_ns = 5'000'000'000;
+
+}  // namespace
+
+RequestPtr Engine::Body::find(RequestId id) const {
+  const auto it = live.find(id);
+  return it == live.end() ? nullptr : it->second;
+}
+
+// Tables as kvc.h wants them, one element per group. Unless `all_groups`, groups whose positions
+// are reused pass none (design 2.3, step record); unchanged tables are empty unless `whole`.
+void Engine::Body::fill_tables(Request& request, bool whole, bool all_groups,
+                               std::vector<kvc_table>& out) {
+  out.resize(request.tables.size());
+  for (GroupId g = 0; g < out.size(); ++g) {
+    GroupTable& table = request.tables[g];
+    out[g] = {};
+    out[g].struct_size = sizeof(kvc_table);
+    out[g].group = g;
+    const bool passed = all_groups || geometry.group(g).position_stable;
+    const bool changed = whole || table.changed_from < table.wide.size();
+    if (!passed || !changed || table.wide.empty()) continue;
+    out[g].blocks = table.wide.data();
+    out[g].count = table.wide.size();
+    out[g].first_changed = whole ? 0 : table.changed_from;
+  }
+}
+
+void Engine::Body::fill_record(const Step& step) {
+  record.clear();
+  while (record_tables.size() < step.work.size() + 1) record_tables.emplace_back();
+  std::size_t used = 1;  // the first is for alloc_update
+  for (const WorkItem& item : step.work) {
+    Request& r = *item.request;
+    if (!r.tracked) continue;
+    std::vector<kvc_table>& tables = record_tables[used++];
+    fill_tables(r, r.record_whole, false, tables);
+    for (GroupTable& table : r.tables) table.changed_from = table.wide.size();
+    kvc_step_request out{};
+    out.struct_size = sizeof out;
+    out.flags = r.resumed ? KVC_STEP_RESUMED : 0;
+    out.request = r.id;
+    out.confirmed_tokens = std::min(r.computed, r.known);
+    out.tables = kvc_list_of(tables.data(), tables.size(), sizeof(kvc_table));
+    record.push_back(out);
+    r.resumed = false;
+    r.record_whole = false;
+  }
+}
+
+// The blocks of a hold list get a reference each for the job; false: a block that the device pool
+// does not have.
+bool Engine::Body::take_holds(kvc_job job, const kvc_list& held, std::uint64_t* blocks) {
+  std::vector<BlockId>& list = touched;
+  list.clear();
+  for (std::uint64_t i = 0; i < held.count; ++i) {
+    const auto block = list_element<kvc_block>(held, i);
+    if (block.block <= null_block ||
+        static_cast<std::uint64_t>(block.block) >= device->pool().blocks().n) {
+      link->fail(fmt::format("job {} holds block {} of a device pool of {} blocks", job,
+                             block.block, device->pool().blocks().n));
+      return false;
+    }
+    list.push_back(static_cast<BlockId>(block.block));
+  }
+  if (blocks != nullptr) *blocks = list.size();
+  return device->hold(job, list);
+}
+
+void Engine::Body::exchange(Step& step) {
+  if (!link_alive()) return;
+  fill_record(step);
+  kvc_step in{};
+  in.struct_size = sizeof in;
+  in.scheduled = kvc_list_of(record.data(), record.size(), sizeof(kvc_step_request));
+  in.preempted = preempted.data();
+  in.n_preempted = preempted.size();
+  std::erase_if(handoffs, [&](const kvc_handoff& h) {
+    const RequestPtr request = find(h.request);
+    return request == nullptr || !request->tracked;
+  });
+  in.handoffs = kvc_list_of(handoffs.data(), handoffs.size(), sizeof(kvc_handoff));
+  kvc_plan plan{};
+  if (!link->build(in, &plan)) return;
+  step.number = link->step_number();
+  for (std::uint64_t i = 0; i < plan.jobs.count; ++i) {
+    const auto job = list_element<kvc_plan_job>(plan.jobs, i);
+    if (!take_holds(job.job, job.held, nullptr)) return;
+  }
+  link->submit(plan);
+}
+
+void Engine::Body::collect(StepResult& result) {
+  if (!link_alive()) return;
+  const Collected& news = link->collect();
+  if (options.rank_verdicts) {
+    for (const Collected::LoadItem& item : news.items) {
+      const RequestPtr request = find(item.done.request);
+      if (request == nullptr || request->load.job != item.done.job) continue;
+      ++request->load.ranks_ended;
+      request->load.rank_failed |= item.done.status != KVC_OK;
+      if (request->load.ranks_ended == ranks) {
+        load_verdict(item.done.request, item.done.job, !request->load.rank_failed);
+        result.progressed = true;
+      }
+    }
+  }
+  const kvc_complete_out& out = news.complete;
+  for (std::uint64_t i = 0; i < out.jobs.count; ++i) {
+    end_job(list_element<kvc_ended_job>(out.jobs, i), result);
+  }
+  for (std::uint64_t i = 0; i < out.verdicts.count; ++i) {
+    const auto verdict = list_element<kvc_verdict>(out.verdicts, i);
+    load_verdict(verdict.request, verdict.job, verdict.status == KVC_OK);
+    result.progressed = true;
+  }
+}
+
+void Engine::Body::end_job(const kvc_ended_job& job, StepResult& result) {
+  ++result.ended_jobs;
+  result.progressed = true;
+  freed.clear();
+  for (std::uint64_t i = 0; i < job.released.count; ++i) {
+    const auto block = list_element<kvc_block>(job.released, i);
+    freed.push_back(block.block > 0 ? static_cast<BlockId>(block.block) : null_block);
+  }
+  std::uint64_t blocks = freed.size();
+  blocks -= std::min(blocks, job.failed.count);
+  const std::uint64_t bytes = blocks * memory.front()->block_bytes().n * ranks;
+  if (job.kind == KVC_JOB_LOAD && job.status == KVC_OK) {
+    counters.loaded_blocks += blocks;
+    counters.loaded_bytes += bytes;
+  } else if (job.kind == KVC_JOB_STORE && (job.status == KVC_OK || job.status == KVC_E_IO)) {
+    counters.stored_blocks += blocks;
+    counters.stored_bytes += bytes;
+  }
+  const std::uint64_t foreign = device->release(job.job, freed);
+  if (foreign > 0) {
+    link->fail(fmt::format("job {} released {} blocks that it did not hold", job.job, foreign));
+  }
+}
+
+void Engine::Body::load_verdict(RequestId id, kvc_job job, bool ok) {
+  const RequestPtr request = find(id);
+  // The request is over, or its verdict came from the ranks already.
+  if (request == nullptr || request->phase != Phase::loading || request->load.job != job) return;
+  if (ok) {
+    load_done(request);
+  } else {
+    load_failed(request);
+  }
+}
+
+void Engine::Body::load_done(const RequestPtr& request) {
+  Request& r = *request;
+  if (options.verify) verify_load(r);
+  const std::uint64_t end = r.load.local_tokens + r.load.external_tokens;
+  count_hits(r, r.load.local_tokens, end);
+  register_keys(r, end);
+  r.load = {};
+  r.just_loaded = true;
+  r.phase = Phase::running;
+  remove_from(loading, r);
+  insert_by_arrival(running, request);
+}
+
+// Everything is given back; the request starts again with what the device has (R-522, recompute).
+void Engine::Body::load_failed(const RequestPtr& request) {
+  Request& r = *request;
+  ++counters.failed_loads;
+  r.reached = std::max(r.reached, r.load.local_tokens + r.load.external_tokens);
+  free_tables(r);
+  r.load = {};
+  r.computed = 0;
+  r.phase = Phase::waiting;
+  remove_from(loading, r);
+  insert_by_arrival(waiting, request);
+}
+
+void Engine::Body::tell_new_keys(Request& request, std::uint64_t first) {
+  if (!link_alive() || !request.tracked) return;
+  kvc_extend extend{};
+  extend.struct_size = sizeof extend;
+  extend.request = request.id;
+  extend.first_key = first;
+  extend.keys = reinterpret_cast<const std::uint8_t*>(request.keys.view().at(first));
+  extend.n_keys = request.keys.count() - first;
+  link->extend(extend);
+}
+
+// A block in the answer's list stays until the jobs that name it end.
+void Engine::Body::tell_end(Request& request, std::int32_t reason) {
+  if (!link_alive()) return;
+  std::vector<kvc_table>& tables = record_tables.front();
+  const bool owns = request.phase == Phase::running || request.phase == Phase::loading;
+  std::vector<kvc_handoff> last;
+  if (owns) {
+    fill_tables(request, true, true, tables);
+    handoffs.swap(last);
+    for (const GroupId g : geometry.cacheable()) {
+      GroupTable& table = request.tables[g];
+      const std::uint64_t tail = table.producer_tail;
+      if (tail == 0 || tail != request.computed || request.in_flight > 0) continue;
+      hand_off(request, g, table.blocks[tail / geometry.block_tokens(g).n], tail);
+    }
+    handoffs.swap(last);
+  }
+  kvc_end_in in{};
+  in.struct_size = sizeof in;
+  in.reason = reason;
+  in.request = request.id;
+  in.confirmed_tokens =
+      request.phase == Phase::running ? std::min(request.computed, request.known) : 0;
+  if (owns && request.tracked) {
+    in.tables = kvc_list_of(tables.data(), tables.size(), sizeof(kvc_table));
+    in.handoffs = kvc_list_of(last.data(), last.size(), sizeof(kvc_handoff));
+  } else {
+    in.tables = kvc_list_of(nullptr, 0, sizeof(kvc_table));
+    in.handoffs = kvc_list_of(nullptr, 0, sizeof(kvc_handoff));
+  }
+  kvc_end_out out{};
+  if (!link->end(in, &out)) return;
+  // The list also repeats blocks of older jobs. Holding all of it for the new job is never too
+  // little.
+  if (out.job != 0) take_holds(out.job, out.held, nullptr);
+}
+
+void Engine::Body::pump() {
+  if (!options.stepped || !link_alive()) return;
+  const auto& budget = options.hooks.pump_budget;
+  const std::uint32_t own = budget ? budget(ranks) : pump_all;
+  if (own > 0) link->pump(own);
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    const std::uint32_t units = budget ? budget(rank) : pump_all;
+    if (units > 0) link->pump_rank(rank, units);
+  }
+}
+
+void Engine::Body::abandon_connector(StepResult& result) {
+  if (!link || link->alive() || connector_abandoned) return;
+  connector_abandoned = true;
+  // Copies that wait for a forward must be able to end.
+  while (!in_flight.empty()) run_oldest(result);
+  link->close(options.stepped ? 0 : close_wait_ns);
+  device->release_all();
+  while (!loading.empty()) load_failed(loading.back());
+  for (const auto& [id, request] : live) request->tracked = false;
+}
+
+}  // namespace kvc::host

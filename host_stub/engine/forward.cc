@@ -1,0 +1,211 @@
+// The model runs: block copies, writes, sampled tokens, and what the scheduler learns from them
+//
+#include <algorithm>
+#include <cstring>
+
+#include <xxhash.h>
+
+#include "host_stub/engine/engine_body.h"
+
+namespace kvc::host {
+namespace {
+
+constexpr std::uint64_t digest_seed = 0x6B76632E72756E31U;  // "kvc.run1"
+
+}  // namespace
+
+const std::vector<BlockId>& Engine::Body::table_of(const WorkItem& item, GroupId group) const {
+  return item.own_tables ? item.tables[group] : item.request->tables[group].blocks;
+}
+
+void Engine::Body::run_oldest(StepResult& result) {
+  std::unique_ptr<Step> step = std::move(in_flight.front());
+  in_flight.erase(in_flight.begin());
+  forward(*step);
+  process_outputs(*step, result);
+  step->copies.clear();
+  step->copy_references.clear();
+  step->work.clear();
+  step->tokens = 0;
+  spare_steps.push_back(std::move(step));
+}
+
+void Engine::Body::forward(Step& step) {
+  for (const BlockCopy& copy : step.copies) {
+    for (const auto& rank : memory) {
+      std::memcpy(rank->block(copy.to), rank->block(copy.from), rank->block_bytes().n);
+    }
+  }
+  if (link) link->copies_done(step.number);
+  for (WorkItem& item : step.work) compute(item);
+  if (link) link->forward_done(step.number);
+  KVC_CHECK(device->pool().free(step.copy_references) == Code::ok);
+}
+
+void Engine::Body::compute(WorkItem& item) {
+  Request& r = *item.request;
+  for (const GroupId g : geometry.cacheable()) {
+    if (geometry.group(g).kind == GroupKind::state) {
+      compute_state(item, g);
+    } else {
+      model->write_tokens(g, table_of(item, g), r.prefix, item.begin, item.end);
+    }
+  }
+  if (options.verify && item.end >= r.prompt() && !r.verified) verify_prefix(item);
+  if (item.samples) sample(item);
+}
+
+// The state before the chunk is read from its block; what follows is folded from it, so a stale
+// state spreads.
+void Engine::Body::compute_state(WorkItem& item, GroupId group) {
+  const Request& r = *item.request;
+  const std::vector<BlockId>& table = table_of(item, group);
+  const std::uint64_t span = geometry.block_tokens(group).n;
+  const bool everywhere = geometry.is_state_all(group);
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    std::uint64_t at = item.begin;
+    std::uint64_t state = model->root(r.spec.salt);
+    if (at > 0) state = model->load_state(group, table[(at - 1) / span], rank);
+    while (at < item.end) {
+      const std::uint64_t to = everywhere ? std::min(item.end, (at / span + 1) * span) : item.end;
+      const std::uint64_t expected = at == 0 ? model->root(r.spec.salt) : r.prefix[at - 1];
+      if (state == expected) {
+        state = r.prefix[to - 1];  // the fold of a right state is known
+      } else {
+        for (std::uint64_t t = at; t < to; ++t) state = Model::fold(state, r.tokens[t]);
+      }
+      const BlockId block = table[(to - 1) / span];
+      KVC_CHECK(block != null_block);
+      model->store_state(group, block, rank, state);
+      at = to;
+    }
+  }
+}
+
+void Engine::Body::sample(WorkItem& item) {
+  Request& r = *item.request;
+  const std::uint64_t end = item.end;
+  group_hashes.clear();
+  for (const GroupId g : geometry.cacheable()) {
+    const GroupSpec& group = geometry.group(g);
+    const std::vector<BlockId>& table = table_of(item, g);
+    std::uint64_t begin = 0;
+    switch (group.kind) {
+      case GroupKind::state:
+        group_hashes.push_back(model->read_state(g, table[(end - 1) / geometry.block_tokens(g).n]));
+        continue;
+      case GroupKind::sliding:
+        begin = end - std::min(end, group.window.n);
+        break;
+      case GroupKind::chunked:
+        begin = (end - 1) / group.window.n * group.window.n;
+        break;
+      case GroupKind::full:
+      case GroupKind::other:
+        break;
+    }
+    group_hashes.push_back(model->read_tokens(g, table, begin, end));
+  }
+  const TokenId token = model->sample(group_hashes, end);
+  r.tokens.push_back(token);
+  r.prefix.push_back(Model::fold(r.prefix.back(), token));
+}
+
+void Engine::Body::check(const std::optional<Mismatch>& wrong) {
+  ++counters.verified_blocks;
+  if (!wrong) return;
+  ++counters.mismatched_blocks;
+  if (!first_mismatch.empty()) return;
+  first_mismatch = wrong->text();
+  log(KVC_LOG_ERROR, "first wrong block: " + first_mismatch);
+}
+
+// Every block that the request holds below what is computed now.
+void Engine::Body::verify_prefix(const WorkItem& item) {
+  Request& r = *item.request;
+  r.verified = true;
+  for (const GroupId g : geometry.cacheable()) {
+    const std::vector<BlockId>& table = table_of(item, g);
+    const std::uint64_t span = geometry.block_tokens(g).n;
+    const bool state = geometry.group(g).kind == GroupKind::state;
+    const std::uint64_t positions = ceil_div(item.end, span);
+    for (std::uint64_t p = geometry.first_needed_position(g, {item.end}); p < positions; ++p) {
+      if (table[p] == null_block) continue;
+      const std::uint64_t end = std::min(item.end, (p + 1) * span);
+      check(state ? model->verify_state(g, p, table[p], r.prefix, end)
+                  : model->verify_tokens(g, p, table[p], r.prefix, end));
+    }
+  }
+}
+
+void Engine::Body::verify_load(const Request& r) {
+  const std::uint64_t end = r.load.local_tokens + r.load.external_tokens;
+  for_each_needed(geometry, Tokens{r.load.local_tokens}, Tokens{end},
+                  [&](GroupId g, std::uint64_t p) {
+                    const BlockId block = r.tables[g].blocks[p];
+                    const std::uint64_t to = std::min(end, (p + 1) * geometry.block_tokens(g).n);
+                    check(geometry.group(g).kind == GroupKind::state
+                              ? model->verify_state(g, p, block, r.prefix, to)
+                              : model->verify_tokens(g, p, block, r.prefix, to));
+                  });
+}
+
+void Engine::Body::process_outputs(Step& step, StepResult& result) {
+  for (WorkItem& item : step.work) {
+    Request& r = *item.request;
+    --r.in_flight;
+    if (r.phase == Phase::over || !item.samples) continue;
+    ++r.known;
+    const std::uint64_t first = r.keys.count();
+    if (r.keys.extend(std::span(r.tokens).first(r.known)) > 0) tell_new_keys(r, first);
+    if (r.known - r.prompt() == r.spec.output_tokens) {
+      finish(item.request, KVC_END_LENGTH, &result);
+    }
+  }
+  result.progressed |= !step.work.empty();
+}
+
+void Engine::Body::finish(const RequestPtr& request, std::int32_t reason, StepResult* result) {
+  Request& r = *request;
+  tell_end(r, reason);
+  free_tables(r);
+  switch (r.phase) {
+    case Phase::waiting:
+      remove_from(waiting, r);
+      break;
+    case Phase::loading:
+      remove_from(loading, r);
+      break;
+    case Phase::running:
+      remove_from(running, r);
+      break;
+    case Phase::over:
+      break;
+  }
+  r.phase = Phase::over;
+  live.erase(r.id);
+  FinishedRequest done;
+  done.id = r.id;
+  done.index = r.index;
+  done.reason = reason;
+  done.prompt_tokens = r.prompt();
+  done.local_tokens = r.local;
+  done.external_tokens = r.external;
+  done.computed_tokens = r.computed_first;
+  done.outputs = std::span(r.tokens).subspan(r.prompt(), r.known - r.prompt());
+  done.output_digest =
+      XXH3_64bits_withSeed(done.outputs.data(), done.outputs.size_bytes(), digest_seed);
+  if (reason == KVC_END_LENGTH) {
+    ++counters.requests;
+    counters.prompt_tokens += r.prompt();
+    counters.output_tokens += done.outputs.size();
+    counters.local_hit_tokens += r.local;
+    counters.external_hit_tokens += r.external;
+    counters.computed_tokens += r.computed_first;
+    digests[r.index] = done.output_digest;
+  }
+  if (result != nullptr) ++result->finished;
+  if (finished_callback) finished_callback(done);
+}
+
+}  // namespace kvc::host

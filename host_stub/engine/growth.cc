@@ -1,0 +1,152 @@
+// Blocks of running requests, the keys they get, and the states that are handed off (R-330..R-339).
+#include <algorithm>
+
+#include "host_stub/engine/engine_body.h"
+#include "plugin/coordinator/registration.h"
+
+namespace kvc::host {
+
+// Blocks that nobody needs any more once the processed tokens are computed: windows that
+// moved on, old states.
+void Engine::Body::release_passed(Request& request) {
+  const Tokens settled{std::min(request.computed, request.known)};
+  if (options.steps_in_flight > 1) {
+    // Keys that came with outputs processed since: states must get theirs before they are released.
+    register_keys(request, settled.n);
+    for (const GroupId g : geometry.cacheable()) offer_boundaries(request, g);
+  }
+  freed.clear();
+  for (const GroupId g : geometry.cacheable()) {
+    GroupTable& table = request.tables[g];
+    const std::uint64_t passed = std::min<std::uint64_t>(
+        geometry.skipped_tokens(g, settled).n / geometry.block_tokens(g).n, table.blocks.size());
+    for (std::uint64_t p = passed; p-- > table.live_from;) {
+      if (table.blocks[p] == null_block) continue;
+      freed.push_back(table.blocks[p]);
+      table.set(p, null_block);
+    }
+    table.live_from = std::max(table.live_from, passed);
+  }
+  KVC_CHECK(device->pool().free(freed) == Code::ok);
+}
+
+bool Engine::Body::grow(Request& request, std::uint64_t end, Step& step) {
+  release_passed(request);
+  std::uint64_t wanted = 0;
+  for (const GroupId g : geometry.cacheable()) {
+    const GroupTable& table = request.tables[g];
+    const std::uint64_t positions = ceil_div(end, geometry.block_tokens(g).n);
+    const std::uint64_t more = positions - std::min<std::uint64_t>(positions, table.blocks.size());
+    wanted += geometry.is_state_align(g) ? std::min<std::uint64_t>(more, 1) : more;
+    wanted += table.producer_tail != 0 ? 1 : 0;
+  }
+  if (device->pool().free_blocks().n < wanted) return false;
+  new_blocks.resize(wanted);
+  if (!device->allocate(new_blocks)) return false;
+  std::size_t next = 0;
+  for (const GroupId g : geometry.cacheable()) {
+    GroupTable& table = request.tables[g];
+    if (table.producer_tail != 0) move_producer_tail(request, g, new_blocks[next++], step);
+    const std::uint64_t positions = ceil_div(end, geometry.block_tokens(g).n);
+    while (table.blocks.size() < positions) {
+      const bool skipped = geometry.is_state_align(g) && table.blocks.size() + 1 < positions;
+      table.changed_from = std::min<std::uint64_t>(table.changed_from, table.blocks.size());
+      table.push(skipped ? null_block : new_blocks[next++]);
+    }
+  }
+  KVC_CHECK(next == wanted);
+  return true;
+}
+
+void Engine::Body::hand_off(const Request& request, GroupId group, BlockId block,
+                            std::uint64_t boundary) {
+  kvc_handoff out{};
+  out.struct_size = sizeof out;
+  out.group = group;
+  out.request = request.id;
+  out.block = block;
+  out.boundary_tokens = boundary;
+  handoffs.push_back(out);
+}
+
+// the request goes on in its block, the cached state moves to a copy that is made before
+// this step's forward.
+void Engine::Body::move_producer_tail(Request& request, GroupId group, BlockId to, Step& step) {
+  GroupTable& table = request.tables[group];
+  const std::uint64_t boundary = table.producer_tail;
+  table.producer_tail = 0;
+  const BlockId from = table.blocks[boundary / geometry.block_tokens(group).n];
+  KVC_CHECK(from != null_block);
+  step.copies.push_back({from, to});
+  step.copy_references.push_back(to);
+  if (options.device_cache) {
+    KVC_CHECK(device->pool().move_keys(from, to) == Code::ok);
+    states_of_step.push_back(to);
+  }
+  hand_off(request, group, to, boundary);
+}
+
+void Engine::Body::register_keys(Request& request, std::uint64_t tokens) {
+  if (!options.device_cache) return;
+  for (const GroupId g : geometry.cacheable()) {
+    GroupTable& table = request.tables[g];
+    RegisterInput in;
+    in.group = g;
+    in.keys = request.keys.view();
+    in.table = table.blocks;
+    in.computed = {tokens};
+    in.prompt = {request.prompt()};
+    in.junction = {request.junction};
+    RegisterOutput out;
+    const Code code = register_blocks(geometry, device->pool(), in, table.cursor, out);
+    KVC_CHECK(code == Code::ok);
+    if (out.tail.n != 0 && geometry.is_state_align(g)) table.producer_tail = out.tail.n;
+  }
+}
+
+void Engine::Body::register_chunk(Request& request, std::uint64_t end) {
+  register_keys(request, std::min(end, request.known));
+  for (const GroupId g : geometry.cacheable()) {
+    if (geometry.group(g).kind != GroupKind::state) continue;
+    GroupTable& table = request.tables[g];
+    const std::uint64_t span = geometry.block_tokens(g).n;
+    for (std::uint64_t p = request.computed / span; p < table.blocks.size(); ++p) {
+      if (table.blocks[p] != null_block) states_of_step.push_back(table.blocks[p]);
+    }
+    if (!geometry.is_state_align(g)) continue;
+    if (end == geometry.partial_tail(g, {request.prompt()}).n) {
+      table.producer_tail = end;
+    } else if (end % span == 0 &&
+               keeps_state(geometry, g, {end}, {request.prompt()}, {request.junction})) {
+      table.boundaries.push_back(end);
+    }
+    offer_boundaries(request, g);
+  }
+}
+
+// states at block ends, in the step that computes them, or later if the keys of their last
+// tokens are not known yet (several steps in flight).
+void Engine::Body::offer_boundaries(Request& request, GroupId group) {
+  GroupTable& table = request.tables[group];
+  const std::uint64_t span = geometry.block_tokens(group).n;
+  while (!table.boundaries.empty() && table.boundaries.front() <= request.known) {
+    const std::uint64_t boundary = table.boundaries.front();
+    table.boundaries.erase(table.boundaries.begin());
+    const BlockId block = table.blocks[boundary / span - 1];
+    if (block != null_block) hand_off(request, group, block, boundary);
+  }
+}
+
+// deepest position first, so that tails are evicted before heads.
+void Engine::Body::free_tables(Request& request) {
+  for (GroupTable& table : request.tables) {
+    freed.clear();
+    for (std::size_t p = table.blocks.size(); p-- > 0;) {
+      if (table.blocks[p] != null_block) freed.push_back(table.blocks[p]);
+    }
+    KVC_CHECK(device->pool().free(freed) == Code::ok);
+    table.clear();
+  }
+}
+
+}  // namespace kvc::host

@@ -1,0 +1,163 @@
+// Who gets tokens in a step: running requests in order of arrival, then waiting ones.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "host_stub/engine/engine_body.h"
+
+namespace kvc::host {
+
+void Engine::Body::insert_by_arrival(std::vector<RequestPtr>& list, const RequestPtr& request) {
+  const auto at = std::find_if(list.rbegin(), list.rend(),
+                               [&](const RequestPtr& r) { return r->id < request->id; });
+  list.insert(at.base(), request);
+}
+
+void Engine::Body::remove_from(std::vector<RequestPtr>& list, const Request& request) {
+  const auto at = std::find_if(list.begin(), list.end(),
+                               [&](const RequestPtr& r) { return r->id == request.id; });
+  KVC_CHECK(at != list.end());
+  list.erase(at);
+}
+
+void Engine::Body::schedule(Step& step) {
+  handoffs.clear();
+  preempted.clear();
+  states_of_step.clear();
+  blocks_are_coming = false;
+  settling = false;
+  for (std::size_t i = running.size(); i-- > 0;) {
+    const RequestPtr request = running[i];
+    if (request->must_preempt) preempt(request);
+  }
+  std::uint64_t budget = options.token_budget;
+  schedule_running(step, budget);
+  if (preempted.empty() && !blocks_are_coming) schedule_waiting(step, budget);
+}
+
+std::uint64_t Engine::Body::clip(const Request& request, std::uint64_t start,
+                                 std::uint64_t want) const {
+  const std::uint64_t total = request.available();
+  if (want == 0 || start >= std::max(request.prompt(), total - 1)) return want;
+  ChunkInput input;
+  input.start = {start};
+  input.want = {want};
+  input.prompt = {request.prompt()};
+  input.total = {total};
+  input.junction = {request.junction};
+  return clip_chunk(rules, input).n;
+}
+
+void Engine::Body::schedule_running(Step& step, std::uint64_t& budget) {
+  for (std::size_t i = 0; i < running.size() && budget > 0; ++i) {
+    const RequestPtr request = running[i];
+    const std::uint64_t want = std::min(request->available() - request->computed, budget);
+    const std::uint64_t chunk = clip(*request, request->computed, want);
+    // 0: its outputs are still in flight, or a state block does not fit the rest of the budget.
+    if (chunk == 0) continue;
+    const std::uint64_t end = request->computed + chunk;
+    if (!make_room(request, end, step)) return;
+    budget -= chunk;
+    add_work(step, request, end);
+  }
+}
+
+bool Engine::Body::make_room(const RequestPtr& request, std::uint64_t end, Step& step) {
+  while (!grow(*request, end, step)) {
+    // Blocks that jobs hold come back by themselves, and parked loads end: nobody is preempted for
+    // them.
+    if (device->held_only() > 0 || (running.back() == request && !loading.empty())) {
+      blocks_are_coming = true;
+      return false;
+    }
+    const RequestPtr victim = running.back();
+    if (victim == request && running.size() == 1 && waiting.empty()) {
+      broken = {Code::full, fmt::format("request {} needs more device blocks for {} tokens than "
+                                        "the pool of {} has",
+                                        request->id, end, device->pool().blocks().n)};
+      return false;
+    }
+    preempt(victim);
+    if (victim == request) return false;
+  }
+  return true;
+}
+
+void Engine::Body::preempt(const RequestPtr& request) {
+  free_tables(*request);
+  std::erase_if(handoffs, [&](const kvc_handoff& h) { return h.request == request->id; });
+  request->computed = 0;
+  request->resumed = true;
+  request->must_preempt = false;
+  request->verified = false;
+  request->just_loaded = false;
+  request->phase = Phase::waiting;
+  remove_from(running, *request);
+  insert_by_arrival(waiting, request);
+  preempted.push_back(request->id);
+  ++counters.preemptions;
+}
+
+void Engine::Body::add_work(Step& step, const RequestPtr& request, std::uint64_t end) {
+  Request& r = *request;
+  if (r.just_loaded) {
+    // the allocation is told again, with the grown table and nothing to load.
+    r.just_loaded = false;
+    tell_allocation(request, {});
+  }
+  WorkItem item;
+  item.request = request;
+  item.begin = r.computed;
+  item.end = end;
+  item.samples = end == r.available() && r.sampled < r.spec.output_tokens;
+  register_chunk(r, end);
+  // Where the tokens of this chunk come from, if they are there for the first time (PassCounters).
+  const std::uint64_t prompt_end = std::min(end, r.prompt());
+  if (prompt_end > r.attributed) {
+    r.computed_first += prompt_end - r.attributed;
+    r.attributed = prompt_end;
+  }
+  if (r.reached > item.begin) counters.recomputed_tokens += std::min(end, r.reached) - item.begin;
+  r.reached = std::max(r.reached, end);
+  r.computed = end;
+  if (item.samples) ++r.sampled;
+  ++r.in_flight;
+  if (options.steps_in_flight > 1) {
+    item.own_tables = true;
+    for (const GroupTable& table : r.tables) item.tables.push_back(table.blocks);
+  }
+  step.tokens += end - item.begin;
+  step.work.push_back(std::move(item));
+}
+
+// An idle engine settles its copies before the next arrival: then what the next request hits does
+// not depend on how fast copies are, and one running request at a time means one request after the
+// other.
+bool Engine::Body::must_settle(const Request& request) {
+  if (!link_alive() || request.admitted || !running.empty() || !loading.empty()) return false;
+  const kvc_pending pending = link->pending();
+  return pending.load_jobs + pending.store_jobs > 0;
+}
+
+void Engine::Body::schedule_waiting(Step& step, std::uint64_t& budget) {
+  for (std::size_t i = 0; i < waiting.size();) {
+    if (running.size() + loading.size() >= options.max_running || budget == 0) return;
+    const RequestPtr request = waiting[i];
+    if (must_settle(*request)) {
+      settling = true;
+      return;
+    }
+    switch (admit(request, step, budget)) {
+      case Admission::admitted:
+        remove_from(waiting, *request);
+        break;
+      case Admission::aside:
+        ++i;
+        break;
+      case Admission::stop:
+        return;
+    }
+  }
+}
+
+}  // namespace kvc::host
