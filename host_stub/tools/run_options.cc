@@ -98,8 +98,7 @@ void add_options(CLI::App& app, RunOptions& o) {
   app.add_option("--model", o.model, "Cache geometry of the model")
       ->required()
       ->type_name("M.toml");
-  app.add_option("--trace", o.trace, "Requests: a JSONL file, or gen:... (below)")
-      ->required()
+  app.add_option("--trace", o.trace, "Requests (required): a JSONL file, or gen:... (below)")
       ->type_name("T.jsonl");
   add_number(app, "--limit", "Read only the first N rows of the trace", {1, count_max},
              [&o](std::uint64_t v) { o.limit = v; });
@@ -178,6 +177,9 @@ Result<CommandLine> parse_command_line(int argc, const char* const* argv) {
     return line;
   } catch (const CLI::ParseError& error) {
     return Status{Code::arg, first_line(error.what()) + " (see kvc-run --help)"};
+  }
+  if (o.trace.empty() && !o.print_config) {
+    return Status{Code::arg, "--trace is required (see kvc-run --help)"};
   }
   if (o.passes.empty()) o.passes = {"cold", "replay"};
   if (!o.json.empty() && o.json == o.plot) {

@@ -1,0 +1,111 @@
+// The built kvc-run with the built simple_cpu connector.
+#include <boost/test/data/test_case.hpp>
+#include <boost/test/unit_test.hpp>
+#include <nlohmann/json.hpp>
+
+#include "host_stub/tools/run_program_test.h"
+#include "host_stub/tools/run_schema_test.h"
+
+namespace kvc::host {
+namespace {
+
+using nlohmann::json;
+
+const char* const models[] = {"llama", "llama-512", "gemma", "qwen3.5-4b", "kimi-k3"};
+constexpr const char* trace = "gen:agent?requests=16&steps=4&system_tokens=1500&output_tokens=24";
+
+struct WithConnector : ProgramFolder {
+  [[nodiscard]] std::vector<std::string> arguments(const std::string& model_name,
+                                                   const std::string& config) const {
+    std::ofstream((folder / "c.toml").string()) << config;
+    return {"--connector",
+            library("kvc_simple_cpu"),
+            "--connector-config",
+            (folder / "c.toml").string(),
+            "--model",
+            model(model_name),
+            "--trace",
+            trace,
+            "--json",
+            (folder / "report.json").string()};
+  }
+  json run_right(std::vector<std::string> args, const std::vector<std::string>& more = {}) {
+    args.insert(args.end(), more.begin(), more.end());
+    const Outcome out = run_program(args);
+    json report;
+    BOOST_TEST_CONTEXT(out.command << "\n" << out.out << out.err) {
+      BOOST_REQUIRE(out.code == 0);
+      report = json::parse(text_of("report.json"));
+      const auto problems = schema_problems(report);
+      BOOST_REQUIRE_MESSAGE(problems.empty(), (problems.empty() ? "" : problems.front()));
+      for (const json& pass : report["passes"]) {
+        BOOST_TEST(pass["mismatched_blocks"] == 0);
+        BOOST_TEST(pass["failed_loads"] == 0);
+        BOOST_TEST(pass["output_digest"] == report["passes"][0]["output_digest"]);
+      }
+      for (const char* row : {"handoffs", "all_offers"}) {
+        BOOST_TEST(report["boundary_stats"][row]["pending"] == 0);
+      }
+    }
+    return report;
+  }
+  void check_refused(std::vector<std::string> args, const std::vector<std::string>& more,
+                     const std::vector<std::string>& parts) {
+    args.insert(args.end(), more.begin(), more.end());
+    const Outcome out = run_program(args);
+    BOOST_TEST_CONTEXT(out.command << "\n" << out.err) {
+      BOOST_TEST(out.code == 2);
+      BOOST_TEST(std::count(out.err.begin(), out.err.end(), '\n') == 1);
+      for (const std::string& part : parts) {
+        BOOST_TEST(out.err.find(part) != std::string::npos, "no \"" << part << "\" in " << out.err);
+      }
+      BOOST_TEST(!boost::filesystem::exists(folder / "report.json"));
+    }
+  }
+};
+
+BOOST_FIXTURE_TEST_SUITE(kvc_run_simple_cpu, WithConnector)
+
+BOOST_DATA_TEST_CASE_F(WithConnector, a_replay_of_every_model_is_served_and_verified,
+                       boost::unit_test::data::make(models), name) {
+  const json on = run_right(arguments(name, ""));
+  BOOST_TEST(on["connector"]["name"] == "simple_cpu");
+  const json& replay = on["passes"][1];
+  BOOST_TEST(replay["external_hit_tokens"] > 0);
+  BOOST_TEST(replay["verified_blocks"] >= replay["loaded_blocks"]);
+  BOOST_TEST(replay["loaded_bytes"] > 0);
+  BOOST_TEST(on["passes"][0]["stored_bytes"] > 0);
+  const json off = run_right(arguments(name, ""), {"--device-cache", "off"});
+  BOOST_TEST(off["passes"][1]["local_hit_tokens"] == 0);
+  BOOST_TEST(off["passes"][1]["output_digest"] == replay["output_digest"]);
+  const json none = run_right(arguments(name, ""), {"--passes", "cold", "--max-running", "2"});
+  BOOST_TEST(none["passes"][0]["output_digest"] == replay["output_digest"]);
+}
+
+BOOST_AUTO_TEST_CASE(host_blocks_on_the_command_line_win_over_the_file) {
+  const json small = run_right(arguments("llama", "[host]\nunlimited = true\n"),
+                               {"--host-blocks", "8", "--device-cache", "off"});
+  const json large = run_right(arguments("llama", "[host]\nblocks = 8\n"),
+                               {"--host-blocks", "100000", "--device-cache", "off"});
+  BOOST_TEST(small["passes"][1]["external_hit_tokens"] <= 8 * 16 * 16);
+  BOOST_TEST(large["passes"][1]["external_hit_tokens"] > small["passes"][1]["external_hit_tokens"]);
+}
+
+BOOST_AUTO_TEST_CASE(wrong_connector_options_are_named_by_file_line_and_key) {
+  check_refused(arguments("llama", "[host]\nbites = 5\n"), {}, {"c.toml:2", "bites", "bytes"});
+  check_refused(arguments("llama", "[connector]\nlease_steps = 99\n"), {},
+                {"c.toml:2", "lease_steps", "99", "8"});
+  check_refused(arguments("llama", "[host\n"), {}, {"c.toml:1"});
+  check_refused(arguments("llama", "[host\n"), {"--host-blocks", "10"}, {"c.toml:1"});
+}
+
+BOOST_AUTO_TEST_CASE(a_host_pool_below_two_blocks_is_refused) {
+  check_refused(arguments("llama", "[host]\nblocks = 1\n"), {}, {"c.toml:2", "blocks", "2"});
+  check_refused(arguments("llama", "[host]\nbytes = 200\n"), {}, {"c.toml", "200"});
+  check_refused(arguments("llama", ""), {"--host-blocks", "1"}, {"--host-blocks"});
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace
+}  // namespace kvc::host
