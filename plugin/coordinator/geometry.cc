@@ -378,4 +378,22 @@ bool Geometry::legal_end(GroupId g, Tokens end) const {
   return !is_window(group(g).kind) || end.n % block_tokens(g).n == 0;
 }
 
+Result<Blocks> tier_blocks(Bytes capacity, Blocks device_blocks, Bytes device_bytes) {
+  if (device_blocks.n == 0 || device_bytes.n == 0)
+    return refuse(fmt::format("{} device blocks in {} bytes, both must be above 0", device_blocks.n,
+                              device_bytes.n));
+  // capacity x blocks may need more than 64 bits; the quotient of a sane answer does not.
+  __extension__ typedef unsigned __int128 Wide;
+  const Wide wide = static_cast<Wide>(capacity.n) * device_blocks.n / device_bytes.n;
+  const std::uint64_t per_block = ceil_div(device_bytes.n, device_blocks.n);
+  if (wide >= sizes_end)
+    return refuse(
+        fmt::format("{} bytes hold more than 2^32 blocks of {} bytes", capacity.n, per_block));
+  if (wide < 2)
+    return refuse(fmt::format(
+        "{} bytes hold fewer than 2 blocks of {} bytes, the null block and one to store in",
+        capacity.n, per_block));
+  return Blocks{static_cast<std::uint64_t>(wide)};
+}
+
 }  // namespace kvc

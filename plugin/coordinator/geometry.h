@@ -180,4 +180,10 @@ class Geometry {
   bool drafts_ = false;
 };
 
+// blocks of a tier of `capacity` bytes when `device_blocks` blocks take `device_bytes`
+// bytes, its null block included. Code::arg naming the numbers for a capacity below two blocks
+// (CW-24: the null block alone would store nothing, silently), for zero sizes and for more blocks
+// than 2^32.
+Result<Blocks> tier_blocks(Bytes capacity, Blocks device_blocks, Bytes device_bytes);
+
 }  // namespace kvc
