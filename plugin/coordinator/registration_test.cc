@@ -57,11 +57,28 @@ class Producer {
     if (table[position] != null_block) return;
     BOOST_REQUIRE((pool_.allocate({&table[position], 1}) == Code::ok));
   }
+  // the state at a tail goes on in its block; its cache entry moves to a copy first.
+  void leave_tail(GroupId group, std::uint64_t next_position) {
+    std::vector<BlockId>& table = tables_[group];
+    if (table.empty() || states_[group] % g_.block_tokens(group).n == 0) return;
+    BlockId& old = table.back();
+    if (pool_.has_keys(old)) {
+      std::vector<BlockId> copy(1);
+      BOOST_REQUIRE((pool_.allocate(copy) == Code::ok));
+      BOOST_REQUIRE((pool_.move_keys(old, copy[0]) == Code::ok));
+      BOOST_REQUIRE((pool_.free(copy) == Code::ok));
+    }
+    if (table.size() - 1 == next_position) return;
+    BOOST_REQUIRE((pool_.free({&old, 1}) == Code::ok));
+    old = null_block;
+  }
   void grow(GroupId group, std::uint64_t computed) {
     if (!g_.group(group).cacheable || computed == 0) return;
     const std::uint64_t last = g_.end_position(group, {computed}) - 1;
-    const std::uint64_t first = g_.is_state_align(group) ? last : 0;
-    for (std::uint64_t p = first; p <= last; ++p) put(group, p);
+    const bool align = g_.is_state_align(group);
+    if (align && states_[group] != computed) leave_tail(group, last);
+    for (std::uint64_t p = align ? last : 0; p <= last; ++p) put(group, p);
+    states_[group] = computed;
   }
 
   const Geometry& g_;
@@ -71,6 +88,8 @@ class Producer {
   std::uint64_t junction_;
   std::vector<std::vector<BlockId>> tables_;
   std::vector<std::uint64_t> cursors_;
+  std::vector<std::uint64_t> states_ =
+      std::vector<std::uint64_t>(g_.groups());  // tokens of the running state
 };
 
 struct Engine {
