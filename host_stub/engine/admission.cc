@@ -79,6 +79,34 @@ std::uint64_t Engine::Body::blocks_wanted(const AdmissionPlan& plan) const {
   return wanted;
 }
 
+// Blocks that the request still takes until its known tokens are computed: windows and states reuse
+// theirs.
+std::uint64_t Engine::Body::blocks_ahead(const Request& request, std::uint64_t have) const {
+  std::uint64_t blocks = 0;
+  for (const GroupId g : geometry.cacheable()) {
+    const std::uint64_t span = geometry.block_tokens(g).n;
+    const std::uint64_t known = ceil_div(request.available(), span);
+    std::uint64_t more = known - std::min(known, ceil_div(have, span));
+    if (geometry.is_state_align(g)) {
+      more = std::min<std::uint64_t>(more, 2);
+    } else if (geometry.group(g).kind != GroupKind::full) {
+      more = std::min(more, ceil_div(options.token_budget, span) + 1);
+    }
+    blocks += more;
+  }
+  return blocks;
+}
+
+// what the prefills under way still need is not given to a newcomer, nor does one start that
+// could not finish its own: it would only be preempted. Alone in the engine it may always try.
+std::uint64_t Engine::Body::blocks_reserved(const Request& newcomer, std::uint64_t have) const {
+  if (running.empty() && loading.empty()) return 0;
+  std::uint64_t blocks = blocks_ahead(newcomer, have);
+  for (const RequestPtr& r : running) blocks += blocks_ahead(*r, r->computed);
+  for (const RequestPtr& r : loading) blocks += blocks_ahead(*r, r->computed);
+  return blocks;
+}
+
 // all hits are referenced before anything is allocated. R-336: a hit that ends inside a
 // block is copied, the source keeps its reference until the copy has run.
 bool Engine::Body::allocate(Request& request, const AdmissionPlan& plan, Step& step) {
@@ -95,7 +123,8 @@ bool Engine::Body::allocate(Request& request, const AdmissionPlan& plan, Step& s
     }
   }
   const std::uint64_t wanted = blocks_wanted(plan);
-  if (device->pool().free_blocks().n < wanted + free_hits) return false;
+  const std::uint64_t reserved = blocks_reserved(request, have + plan.chunk);
+  if (device->pool().free_blocks().n < wanted + free_hits + reserved) return false;
   KVC_CHECK(device->pool().touch(touched) == Code::ok);
   new_blocks.resize(wanted);
   if (!device->allocate(new_blocks)) {

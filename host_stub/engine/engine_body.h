@@ -78,6 +78,8 @@ struct Engine::Body {
   bool connector_lookup(const Request& request, AdmissionPlan& plan);
   bool allocate(Request& request, const AdmissionPlan& plan, Step& step);
   [[nodiscard]] std::uint64_t blocks_wanted(const AdmissionPlan& plan) const;
+  [[nodiscard]] std::uint64_t blocks_ahead(const Request& request, std::uint64_t have) const;
+  [[nodiscard]] std::uint64_t blocks_reserved(const Request& newcomer, std::uint64_t have) const;
   void fill_table(Request& request, GroupId group, const AdmissionPlan& plan, Step& step,
                   std::size_t& next_new);
   bool tell_allocation(const RequestPtr& request, const AdmissionPlan& plan);

@@ -31,46 +31,77 @@ std::uint64_t weigh(std::uint64_t u, std::uint64_t place) {
   return u + (x & 0xFFFFFFFFU) * (x >> 32U);
 }
 
-// `count` words and what was added to each: word i carries shift + i * shift_step and has place + i
-// * place_step.
+// What was added to the words of a run: word i carries shift + i * shift_step and has place + i *
+// place_step.
 struct Run {
-  const std::uint64_t* words;
-  std::uint64_t count;
   std::uint64_t shift;
   std::uint64_t shift_step;
   std::uint64_t place;
   std::uint64_t place_step;
 };
 
-// Sum of weigh over the run: the inner loop of all reading, two words at a time.
-std::uint64_t weigh_run(const Run& run) {
-  const auto& [words, count, shift, shift_step, place, step] = run;
-  std::uint64_t sum = 0;
-  std::uint64_t i = 0;
+// Adds up weigh over words with consecutive places, two at a time: the inner loop of all reading.
+// The state of the loop lives on over several pieces of memory, so that short blocks cost little.
+class Weigher {
+ public:
+  explicit Weigher(const Run& run) : run_(run) { load(); }
+
+  void add(const std::uint64_t* words, std::uint64_t count) {
+    std::uint64_t i = 0;
 #if defined(__SSE2__)
-  const auto pair = [](std::uint64_t lo, std::uint64_t hi) {
-    return _mm_set_epi64x(static_cast<long long>(hi), static_cast<long long>(lo));
-  };
-  const __m128i shift_steps = pair(shift_step * 2, shift_step * 2);
-  __m128i shifts = pair(shift, shift + shift_step);
-  const __m128i steps = pair(step * 2, step * 2);
-  __m128i places = pair(place, place + step);
-  __m128i sums = _mm_setzero_si128();
-  for (; i + 2 <= count; i += 2) {
-    const __m128i raw = _mm_loadu_si128(reinterpret_cast<const __m128i*>(words + i));
-    const __m128i u = _mm_sub_epi64(raw, shifts);
-    const __m128i x = _mm_add_epi64(u, places);
-    places = _mm_add_epi64(places, steps);
-    shifts = _mm_add_epi64(shifts, shift_steps);
-    sums = _mm_add_epi64(sums, _mm_add_epi64(u, _mm_mul_epu32(x, _mm_srli_epi64(x, 32))));
-  }
-  std::uint64_t halves[2];
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(halves), sums);
-  sum = halves[0] + halves[1];
+    for (; i + 2 <= count; i += 2) {
+      const __m128i raw = _mm_loadu_si128(reinterpret_cast<const __m128i*>(words + i));
+      const __m128i u = _mm_sub_epi64(raw, shifts_);
+      const __m128i x = _mm_add_epi64(u, places_);
+      places_ = _mm_add_epi64(places_, place_steps_);
+      shifts_ = _mm_add_epi64(shifts_, shift_steps_);
+      sums_ = _mm_add_epi64(sums_, _mm_add_epi64(u, _mm_mul_epu32(x, _mm_srli_epi64(x, 32))));
+    }
 #endif
-  for (; i < count; ++i) sum += weigh(words[i] - shift - i * shift_step, place + i * step);
-  return sum;
-}
+    run_.shift += i * run_.shift_step;
+    run_.place += i * run_.place_step;
+    if (i == count) return;
+    for (; i < count; ++i) {
+      sum_ += weigh(words[i] - run_.shift, run_.place);
+      run_.shift += run_.shift_step;
+      run_.place += run_.place_step;
+    }
+    load();
+  }
+
+  [[nodiscard]] std::uint64_t sum() const {
+#if defined(__SSE2__)
+    std::uint64_t halves[2];
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(halves), sums_);
+    return sum_ + halves[0] + halves[1];
+#else
+    return sum_;
+#endif
+  }
+
+ private:
+  void load() {
+#if defined(__SSE2__)
+    const auto pair = [](std::uint64_t lo, std::uint64_t hi) {
+      return _mm_set_epi64x(static_cast<long long>(hi), static_cast<long long>(lo));
+    };
+    shifts_ = pair(run_.shift, run_.shift + run_.shift_step);
+    places_ = pair(run_.place, run_.place + run_.place_step);
+    shift_steps_ = pair(run_.shift_step * 2, run_.shift_step * 2);
+    place_steps_ = pair(run_.place_step * 2, run_.place_step * 2);
+#endif
+  }
+
+  Run run_;
+  std::uint64_t sum_ = 0;
+#if defined(__SSE2__)
+  __m128i shifts_;
+  __m128i places_;
+  __m128i shift_steps_;
+  __m128i place_steps_;
+  __m128i sums_ = _mm_setzero_si128();
+#endif
+};
 
 // The value of the first replica, disturbed by every one that differs: replicas must not change
 // outputs.
@@ -196,6 +227,19 @@ std::uint64_t Model::read_rank(GroupId group, std::uint32_t rank, std::span<cons
                                std::uint64_t begin, std::uint64_t end) const {
   const std::uint64_t span = geometry_.block_tokens(group).n;
   const std::uint64_t shift = salt(group, rank);
+  if (words_per_token_ == 1 && (cp_ == 1 || !geometry_.group(group).sharded)) {
+    Weigher weigher({shift, 0, begin * token_step, token_step});
+    const std::byte* const base = memory_[rank]->base();
+    const std::uint64_t stride = memory_[rank]->block_bytes().n;
+    for (std::uint64_t t = begin; t < end;) {
+      const std::uint64_t place = t % span;
+      const std::uint64_t count = std::min(span - place, end - t);
+      const std::byte* const block = base + table[t / span] * stride;
+      weigher.add(reinterpret_cast<const std::uint64_t*>(block) + place, count);
+      t += count;
+    }
+    return weigher.sum();
+  }
   std::uint64_t sum = 0;
   for (std::uint64_t p = begin / span; p * span < end; ++p) {
     for_pieces(group, rank, p, begin, end, [&](const Piece& piece) {
@@ -203,7 +247,9 @@ std::uint64_t Model::read_rank(GroupId group, std::uint32_t rank, std::span<cons
       const std::uint64_t place = piece.first_token * token_step;
       const std::uint64_t step = piece.step * token_step;
       if (words_per_token_ == 1) {
-        sum += weigh_run({in, piece.count, shift, 0, place, step});
+        Weigher weigher({shift, 0, place, step});
+        weigher.add(in, piece.count);
+        sum += weigher.sum();
         return;
       }
       for (std::uint64_t i = 0; i < piece.count; ++i) {
@@ -251,8 +297,9 @@ std::uint64_t Model::read_state(GroupId group, BlockId block) const {
   Agreement replicas;
   for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
     // words[i] - salt - i * word_step is the state in every right word.
-    replicas.add(
-        weigh_run({words(rank, block), count, salt(group, rank), word_step, 0, token_step}));
+    Weigher weigher({salt(group, rank), word_step, 0, token_step});
+    weigher.add(words(rank, block), count);
+    replicas.add(weigher.sum());
   }
   return replicas.value();
 }
