@@ -141,7 +141,8 @@ class RuleLookup {
   // Blocks are coarse always; `i` counts them from 1.
   [[nodiscard]] std::uint64_t sliding(const Bundle& b, std::uint64_t max_len, bool drop) const {
     const std::uint64_t block = world_.span(b.members[0]);
-    const std::uint64_t reach = first_of(b).window - 1;
+    // R-303 knows no extra tokens; R-106 says that they must be there too.
+    const std::uint64_t reach = first_of(b).window - 1 + first_of(b).extra_retained;
     const std::uint64_t need = (reach + block - 1) / block + (drop ? 1 : 0);
     const auto aligned_down = [&](std::uint64_t blocks) {
       while (blocks * block % unit_ != 0) --blocks;

@@ -1,0 +1,68 @@
+// One world of the oracle, given to the coordinator in the coordinator's own terms, and both
+// answers compared.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "conformance/oracle/oracle.h"
+#include "plugin/coordinator/geometry.h"
+#include "plugin/coordinator/key_index.h"
+#include "plugin/coordinator/lookup.h"
+
+namespace kvc::oracle_tests {
+
+// The coordinator's options for the layout of a world; drafts drop iff a group is flagged.
+GeometryOptions options_of(const oracle::World& world);
+
+// All of a world in one line, to be pasted into a failing case.
+std::string describe(const oracle::World& world, std::uint64_t cap);
+
+// Compares lookups over many contents of one layout.
+//
+// Threads: one. Owns: the layout and scratch memory. Invariants: the keys of the prefix of i hash
+// units are the number i in 8 bytes, so keys of different prefixes differ and those of different
+// groups are equal.
+class Mirror {
+ public:
+  explicit Mirror(Geometry geometry);
+  // Nothing if the coordinator refuses the layout; `why` says why.
+  static std::optional<Mirror> make(const oracle::World& layout, std::string& why);
+
+  [[nodiscard]] const Geometry& geometry() const { return geometry_; }
+
+  // Looks the world up with a cap and compares with the oracle: the hit (the best one without draft
+  // groups, that of the rules with them), that every group really serves it, the positions of every
+  // group against the needed set, and that every slot holds bytes that its position needs. The text
+  // says what differs.
+  std::optional<std::string> compare(const oracle::World& world, std::uint64_t cap);
+  // The same for lookup_per_group, of layouts without draft groups.
+  std::optional<std::string> compare_per_group(const oracle::World& world, std::uint64_t cap);
+
+ private:
+  struct Held {
+    std::size_t group;
+    std::uint64_t end;
+  };
+
+  void load(const oracle::World& world);
+  [[nodiscard]] KeyView keys_of(const oracle::World& world);
+  [[nodiscard]] std::optional<std::string> compare_group(const oracle::World& world,
+                                                         std::size_t group,
+                                                         std::uint64_t end) const;
+  [[nodiscard]] bool slot_fits(const oracle::World& world, std::size_t group,
+                               std::uint64_t position, std::uint64_t end, SlotId slot) const;
+
+  Geometry geometry_;
+  FlatIndex index_;
+  std::vector<std::uint64_t> keys_;
+  std::vector<Held> slots_;
+  Hit hit_;
+};
+
+// Seed of the random tests: KVC_SEED or a fixed one.
+std::uint64_t seed_of_run();
+// "repeat: KVC_SEED=... kvc_oracle_lookup_test --run_test=<suite>/<name>".
+std::string repeat_command(const char* test);
+
+}  // namespace kvc::oracle_tests
