@@ -9,10 +9,10 @@
 namespace kvc::host {
 namespace {
 
-// Levels of simple_cpu's host pool, one row per class of slots; a connector without them has no
-// line in the plot.
+// Levels of simple_cpu's host pool, summed over labels; a connector without them has no line in the
+// plot.
 constexpr const char* host_used_stat = "host_slots_used_now";
-constexpr const char* host_total_stat = "host_slots_now";
+constexpr const char* host_total_stat = "host_slots_total";
 
 const char* kind_name(config::GroupKind kind) {
   switch (kind) {
@@ -73,6 +73,11 @@ std::uint64_t sum_of(const std::vector<StatValue>& stats, const char* name) {
     if (stat.name == name) sum += stat.value;
   }
   return sum;
+}
+
+std::uint64_t host_slots(const Engine& engine) {
+  const std::uint64_t slots = sum_of(engine.stats(), host_total_stat);
+  return slots == KVC_NO_LIMIT ? 0 : slots;
 }
 
 OfferRow offer_row(const kvc_offer_counts& c) {
@@ -145,7 +150,7 @@ Result<Run> Run::open(const RunOptions& options, const RunInputs& inputs) {
     run.report_.connector_name = inputs.connector->name;
     run.report_.connector_version = inputs.connector->version;
     run.report_.connector_path = inputs.connector->path;
-    run.report_.host_slots = sum_of(run.engine_->stats(), host_total_stat);
+    run.report_.host_slots = host_slots(*run.engine_);
   }
   return run;
 }
@@ -216,6 +221,8 @@ void Run::finish_report() {
   for (StatValue& stat : engine_->stats()) {
     report_.stats.push_back({std::move(stat.name), std::move(stat.labels), stat.value});
   }
+  // A pool that grew during the run has no size to be full of.
+  if (host_slots(*engine_) != report_.host_slots) report_.host_slots = 0;
   const Leaks leaks = engine_->leaks();
   report_.leaks = {leaks.slots, leaks.holds, leaks.leases, leaks.device_blocks};
   report_.connector_failure = engine_->connector_failure();
