@@ -4,6 +4,7 @@
 #pragma once
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -23,12 +24,11 @@ class Snapshot {
 
  public:
   void publish(const T& value) {
-    std::array<std::uint64_t, words> raw;
-    __builtin_memcpy(raw.data(), &value, sizeof(T));
+    const auto raw = std::bit_cast<std::array<std::uint64_t, words>>(value);
     const std::uint64_t s = sequence_.load(std::memory_order_relaxed);
     sequence_.store(s + 1, std::memory_order_relaxed);
-    std::atomic_thread_fence(std::memory_order_release);
-    for (std::size_t i = 0; i < words; ++i) words_[i].store(raw[i], std::memory_order_relaxed);
+    // release on every word: who sees one of them sees the odd sequence too.
+    for (std::size_t i = 0; i < words; ++i) words_[i].store(raw[i], std::memory_order_release);
     sequence_.store(s + 2, std::memory_order_release);
   }
 
@@ -40,9 +40,7 @@ class Snapshot {
       for (std::size_t i = 0; i < words; ++i) raw[i] = words_[i].load(std::memory_order_acquire);
       if (before % 2 == 0 && sequence_.load(std::memory_order_relaxed) == before) break;
     }
-    T value;
-    __builtin_memcpy(&value, raw.data(), sizeof(T));
-    return value;
+    return std::bit_cast<T>(raw);
   }
 
  private:
