@@ -1,0 +1,64 @@
+// What happened to the last 256 requests: written by scheduler calls, read by any thread (design
+// 2.3 explain).
+#pragma once
+#include <array>
+#include <cstdint>
+#include <mutex>
+#include <string>
+
+#include "plugin/offload/scheduler_role.h"
+
+namespace kvc {
+
+enum class RequestPhase : std::uint8_t { waiting, loading, running, over };
+
+struct ExplainRecord {
+  RequestId id = 0;
+  RequestPhase phase = RequestPhase::waiting;
+  Tokens prompt;
+  Tokens confirmed;
+  std::uint64_t admissions = 0;
+  std::uint64_t preemptions = 0;
+  std::uint64_t lookups = 0;
+  std::uint64_t attached = 0;  // LATER answers
+  Tokens last_total;
+  Tokens last_device;
+  Tokens last_external;
+  Why last_why = Why::none;
+  Tokens lost_no_state;  // of the last lookup: what full attention alone could serve beyond it
+  Tokens lost_to_drafts;
+  std::uint64_t loads = 0;
+  std::uint64_t loads_ok = 0;
+  std::uint64_t loads_failed = 0;
+  Tokens loaded;
+  OfferCounts offers;
+};
+
+[[nodiscard]] std::string_view name_of(Why why);
+[[nodiscard]] std::string_view name_of(RequestPhase phase);
+// Appends the record as a JSON object.
+void append_json(std::string& out, const ExplainRecord& record);
+// Appends a JSON string, quoted and escaped; bytes that are not UTF-8 become '?'.
+void append_json_string(std::string& out, std::string_view text);
+
+// Threads:    enter and put: scheduler role; the rest: any. The lock guards copies of records only.
+// Owns:       256 records. Invariants: a record is replaced by the request that began 256 later.
+class ExplainRing {
+ public:
+  static constexpr std::size_t records = 256;
+
+  // A request began; the ticket names its record.
+  std::uint64_t enter(const ExplainRecord& record);
+  // Nothing if the record was replaced meanwhile.
+  void put(std::uint64_t ticket, const ExplainRecord& record);
+  [[nodiscard]] bool find(RequestId id, ExplainRecord& out) const;
+  // Oldest first; returns how many.
+  std::size_t copy(std::array<ExplainRecord, records>& out) const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::array<ExplainRecord, records> ring_;
+  std::uint64_t entered_ = 0;
+};
+
+}  // namespace kvc

@@ -1,0 +1,66 @@
+// Device blocks that jobs hold, and which of them no request's table names any more (design 2.3
+// "Holds").
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plugin/coordinator/geometry.h"
+#include "plugin/offload/scheduler_role.h"
+#include "plugin/offload/zeroed_array.h"
+
+namespace kvc {
+
+// Counts, per (group, device block): tables of live requests that name it, and jobs that hold it.
+//
+// Threads:    scheduler role only.
+// Owns:       the counts; blocks belong to the engine.
+// Invariants: orphaned() <= held(); both count blocks, not holds. No heap after construction when
+//             the number of device blocks is bounded.
+class HoldBook {
+ public:
+  // device_blocks UINT64_MAX: grows. `null_block` is never counted.
+  HoldBook(const Geometry& geometry, std::uint64_t device_blocks, BlockId null_block);
+
+  // A block that a request may name: inside the pool and not the null block.
+  [[nodiscard]] bool real(BlockId block) const {
+    return block != null_block_ && block >= 0 &&
+           static_cast<std::uint64_t>(block) < device_blocks_ && block < block_limit;
+  }
+  [[nodiscard]] bool null(BlockId block) const { return block == null_block_; }
+
+  // A live request's table names the block at `position`. Requires real(block), here and below.
+  void table_add(GroupId group, BlockId block, std::uint64_t position);
+  void table_remove(GroupId group, BlockId block);
+  void hold(GroupId group, BlockId block);
+  void release(GroupId group, BlockId block);
+
+  [[nodiscard]] std::uint64_t held() const { return held_; }
+  // Held blocks that no live request's table names: what the budget counts.
+  [[nodiscard]] std::uint64_t orphaned() const { return orphaned_; }
+  // Whether one more hold of this block, whose owner is about to go, adds to orphaned(): it is not
+  // an orphan yet, and at most `own_tables` tables name it.
+  [[nodiscard]] bool adds_orphan(GroupId group, BlockId block, std::uint32_t own_tables) const;
+  // The position at which a table named the block last (K3-17).
+  [[nodiscard]] std::uint64_t last_position(GroupId group, BlockId block) const;
+  [[nodiscard]] std::uint64_t table_references() const { return table_references_; }
+
+ private:
+  static constexpr BlockId block_limit = BlockId{1} << 40;
+  struct Use {
+    std::uint32_t tables = 0;
+    std::uint32_t holds = 0;
+    std::uint32_t position = 0;
+  };
+  Use& use(GroupId group, BlockId block);
+  [[nodiscard]] const Use* find(GroupId group, BlockId block) const;
+
+  std::uint64_t device_blocks_;
+  BlockId null_block_;
+  std::vector<ZeroedArray<Use>> uses_;  // per group
+  std::uint64_t held_ = 0;
+  std::uint64_t orphaned_ = 0;
+  std::uint64_t table_references_ = 0;
+};
+
+}  // namespace kvc

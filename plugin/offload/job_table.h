@@ -1,0 +1,133 @@
+// Jobs between the call that hands their id out and the last rank's report (design 2.3 "Jobs").
+#pragma once
+#include <boost/unordered/unordered_flat_map.hpp>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "plugin/coordinator/key_index.h"
+#include "plugin/offload/request_table.h"
+#include "plugin/offload/scheduler_role.h"
+
+namespace kvc {
+
+// One block of a job: a tier entry and the device block that the job holds.
+struct CopyRecord {
+  BlockId block = 0;
+  std::uint64_t position = 0;
+  Tokens end;  // prefix tokens of the entry's key; of a load: unused
+  SlotId entry = no_slot;
+  GroupId group = 0;
+  RequestIndex request = no_request;
+  bool handoff = false;
+  bool offer_open = false;  // a store whose offer has no outcome yet
+  bool owned = false;       // counts as named by its live request (groups without cells)
+  bool failed = false;      // a rank named it
+};
+
+struct Job {
+  JobId id = 0;
+  JobKind kind = JobKind::store;
+  RequestId request = 0;  // 0: stores of several requests
+  RequestIndex request_index = no_request;
+  Code status = Code::ok;  // the first failure of a rank
+  Code forced = Code::ok;  // ends so whatever the ranks say: cancelled, not served, invalidated
+  bool planned = false;
+  bool without_copies = false;  // its plan entry is empty
+  bool verdict_given = false;   // loads
+  bool overdue = false;         // a rank said deadline and has not ended yet
+  std::uint32_t ranks_ended = 0;
+  std::uint32_t ranks_heard = 0;  // ended or past their deadline
+  std::uint64_t started_ns = 0;
+  Tokens begin;  // loads: tokens [begin, end)
+  Tokens end;
+  std::uint64_t copies = 0;
+  std::vector<std::uint64_t> ended_bits;  // one per rank
+  std::vector<std::uint64_t> heard_bits;
+  std::vector<FailedBlock> failed;
+  // Links of the table.
+  std::uint32_t first_copy = 0;  // + 1
+  std::uint32_t last_copy = 0;
+  std::uint32_t next_waiting = 0;  // + 1: next job that waits for a plan
+  std::uint32_t open_at = 0;
+};
+
+// Threads:    scheduler role only.
+// Owns:       open jobs and their copies.
+// Invariants: ids are 1, 2, ... and never reused; a job waits for exactly one plan, in the order of
+//             creation within its kind. No heap while jobs and copies stay below what reserve() was
+//             told.
+class JobTable {
+ public:
+  explicit JobTable(std::uint32_t ranks) : ranks_(ranks) {}
+  void reserve(std::uint64_t jobs, std::uint64_t copies);
+
+  // A job that waits for a plan.
+  Job& create(JobKind kind, RequestId request, RequestIndex index);
+  // Null: unknown or ended.
+  [[nodiscard]] Job* find(JobId id);
+  void add_copy(Job& job, const CopyRecord& copy);
+  // In the order of addition.
+  template <class Visit>
+  void for_each_copy(const Job& job, Visit visit) {
+    for (std::uint32_t at = job.first_copy; at != 0;) {
+      Node& node = nodes_[at - 1];
+      at = node.next;
+      visit(node.copy);
+    }
+  }
+  // Forgets the job and its copies.
+  void remove(Job& job);
+
+  // The oldest job of the kind that waits for a plan, or null; pop takes it out.
+  [[nodiscard]] Job* waiting(JobKind kind);
+  void pop_waiting(JobKind kind);
+  // Jobs that are not ended, in no order.
+  [[nodiscard]] std::size_t open() const { return open_.size(); }
+  [[nodiscard]] Job& open_at(std::size_t i) { return *pool_[open_[i]]; }
+  [[nodiscard]] const Job& open_at(std::size_t i) const { return *pool_[open_[i]]; }
+  [[nodiscard]] std::uint64_t open_of(JobKind kind) const {
+    return kind == JobKind::load ? open_loads_ : open_.size() - open_loads_;
+  }
+  [[nodiscard]] std::uint64_t copies_of(JobKind kind) const {
+    return kind == JobKind::load ? load_copies_ : store_copies_;
+  }
+  [[nodiscard]] std::uint32_t ranks() const { return ranks_; }
+
+  enum class Heard { first, repeated };
+  // A rank's part is over or past its deadline.
+  Heard mark_ended(Job& job, std::uint32_t rank);
+  Heard mark_overdue(Job& job, std::uint32_t rank);
+
+  [[nodiscard]] std::string verify() const;
+
+ private:
+  struct Node {
+    CopyRecord copy;
+    std::uint32_t next = 0;  // + 1
+  };
+  struct Queue {
+    std::uint32_t first = 0;  // + 1
+    std::uint32_t last = 0;
+  };
+  Queue& queue(JobKind kind) { return kind == JobKind::load ? loads_ : stores_; }
+  [[nodiscard]] std::unique_ptr<Job> fresh() const;
+  static bool set_bit(std::vector<std::uint64_t>& bits, std::uint32_t rank);
+
+  std::uint32_t ranks_;
+  JobId last_id_ = 0;
+  std::vector<std::unique_ptr<Job>> pool_;
+  std::vector<std::uint32_t> free_;
+  std::vector<std::uint32_t> open_;
+  boost::unordered_flat_map<JobId, std::uint32_t> ids_;
+  std::vector<Node> nodes_;
+  std::uint32_t free_node_ = 0;  // + 1
+  Queue loads_;
+  Queue stores_;
+  std::uint64_t open_loads_ = 0;
+  std::uint64_t load_copies_ = 0;
+  std::uint64_t store_copies_ = 0;
+};
+
+}  // namespace kvc

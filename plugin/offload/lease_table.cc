@@ -1,0 +1,71 @@
+#include "plugin/offload/lease_table.h"
+
+#include <algorithm>
+
+namespace kvc {
+
+LeaseTable::LeaseTable(const Geometry& geometry, HostTier& tier, std::uint32_t leases_max,
+                       Tokens max_tokens)
+    : tier_(tier), leases_(leases_max) {
+  KVC_CHECK(leases_max >= 1);
+  free_.reserve(leases_max);
+  for (std::uint32_t i = leases_max; i > 0; --i) free_.push_back(i - 1);
+  for (std::uint32_t i = 0; i < leases_max; ++i) {
+    leases_[i].hit.groups.resize(geometry.groups());
+    if (max_tokens != no_token_limit && i < 256) leases_[i].hit.reserve(geometry, max_tokens);
+  }
+}
+
+std::uint32_t LeaseTable::open(RequestIndex request, std::uint64_t step, Tokens max_tokens,
+                               Hit& hit, RequestIndex& dropped) {
+  dropped = no_request;
+  if (free_.empty()) {
+    dropped = leases_[oldest()].request;
+    end(oldest());
+    ++dropped_;
+  }
+  const std::uint32_t at = free_.back();
+  free_.pop_back();
+  Lease& lease = leases_[at];
+  lease.request = request;
+  lease.step = step;
+  lease.epoch = tier_.epoch();
+  lease.max_tokens = max_tokens;
+  std::swap(lease.hit, hit);
+  for (const GroupHit& g : lease.hit.groups) {
+    for (const SlotId entry : g.slots) tier_.pin(entry, PinKind::lease);
+  }
+  lease.older = newest_;
+  lease.newer = 0;
+  if (newest_ != 0) leases_[newest_ - 1].newer = at + 1;
+  newest_ = at + 1;
+  if (oldest_ == 0) oldest_ = at + 1;
+  ++open_;
+  return at;
+}
+
+void LeaseTable::end(std::uint32_t at) {
+  Lease& lease = leases_[at];
+  KVC_CHECK(lease.request != no_request);
+  for (const GroupHit& g : lease.hit.groups) {
+    for (auto it = g.slots.rbegin(); it != g.slots.rend(); ++it) {
+      tier_.unpin(*it, PinKind::lease);
+    }
+  }
+  if (lease.older != 0) {
+    leases_[lease.older - 1].newer = lease.newer;
+  } else {
+    oldest_ = lease.newer;
+  }
+  if (lease.newer != 0) {
+    leases_[lease.newer - 1].older = lease.older;
+  } else {
+    newest_ = lease.older;
+  }
+  lease.request = no_request;
+  lease.older = lease.newer = 0;
+  --open_;
+  free_.push_back(at);
+}
+
+}  // namespace kvc

@@ -1,0 +1,198 @@
+#include "plugin/offload/request_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace kvc {
+
+RequestTable::RequestTable(const Geometry& geometry, RequestLimits limits, HoldBook& holds)
+    : geometry_(geometry), limits_(limits), holds_(holds), stored_by_position_(geometry.groups()) {
+  for (const GroupId g : geometry.cacheable()) {
+    stored_by_position_[g] = geometry.group(g).position_stable;
+  }
+}
+
+RequestTable::Known RequestTable::find(RequestId id, RequestIndex& index) const {
+  const auto it = ids_.find(id);
+  if (it != ids_.end()) {
+    index = it->second;
+    return Known::live;
+  }
+  index = no_request;
+  return untracked_.contains(id) ? Known::untracked : Known::unknown;
+}
+
+RequestIndex RequestTable::begin(const RequestBegin& in) {
+  KVC_CHECK(!used(in.request));
+  history_.insert(in.request);
+  const std::uint64_t bytes = in.key_count * limits_.key_bytes;
+  if (ids_.size() >= limits_.live_max || bytes > limits_.key_bytes_max - key_bytes_used_) {
+    untracked_.insert(in.request);
+    return no_request;
+  }
+  if (free_.empty()) {
+    free_.reserve(pool_.size() + 1);
+    pool_.push_back(std::make_unique<Request>());
+    pool_.back()->groups.resize(geometry_.groups());
+    free_.push_back(static_cast<RequestIndex>(pool_.size() - 1));
+  }
+  const RequestIndex index = free_.back();
+  Request& r = *pool_[index];
+  r.keys.resize(bytes);
+  if (limits_.max_total != no_token_limit) {
+    for (const GroupId g : geometry_.cacheable()) {
+      if (!stored_by_position_[g]) continue;
+      r.groups[g].cells.ensure(ceil_div(limits_.max_total.n, geometry_.block_tokens(g).n));
+    }
+  }
+  ids_.emplace(in.request, index);
+  free_.pop_back();
+  if (bytes != 0) std::memcpy(r.keys.data(), in.keys, bytes);
+  key_bytes_used_ += bytes;
+  r.id = in.request;
+  r.live = true;
+  r.no_read = in.no_read;
+  r.no_write = in.no_write;
+  r.prompt = in.prompt;
+  r.load_limit = in.load_limit;
+  r.store_limit = in.store_limit;
+  return index;
+}
+
+bool RequestTable::extend(RequestIndex index, const std::uint8_t* keys, std::uint64_t count) {
+  Request& r = *pool_[index];
+  const std::uint64_t bytes = count * limits_.key_bytes;
+  if (bytes > limits_.key_bytes_max - key_bytes_used_) return false;
+  const std::size_t old = r.keys.size();
+  if (r.keys.capacity() < old + bytes) r.keys.reserve((old + bytes) * 3 / 2);
+  r.keys.resize(old + bytes);
+  if (bytes != 0) std::memcpy(r.keys.data() + old, keys, bytes);
+  key_bytes_used_ += bytes;
+  return true;
+}
+
+void RequestTable::end(RequestIndex index) {
+  Request& r = *pool_[index];
+  KVC_CHECK(r.live);
+  clear_tables(r);
+  r.live = false;
+  ids_.erase(r.id);
+  key_bytes_used_ -= r.keys.size();
+  ++shells_;
+}
+
+void RequestTable::release(RequestIndex index) {
+  Request& r = *pool_[index];
+  KVC_CHECK(!r.live && r.open_copies == 0);
+  Request fresh;
+  fresh.keys.swap(r.keys);
+  fresh.keys.clear();
+  fresh.groups.swap(r.groups);
+  for (GroupProgress& g : fresh.groups) {
+    ZeroedArray<BlockId> cells = std::move(g.cells);
+    g = GroupProgress{};
+    g.cells = std::move(cells);
+  }
+  r = std::move(fresh);
+  free_.push_back(index);
+  --shells_;
+}
+
+void RequestTable::set_cell(GroupProgress& g, GroupId group, std::uint64_t position,
+                            BlockId cell) {
+  BlockId& at = g.cells[position];
+  const BlockId old = decode(at);
+  const BlockId fresh = decode(cell);
+  const BlockId mark = at & waiting_bit;
+  at = cell | mark;
+  if (old == fresh) return;
+  if (fresh >= 0) holds_.table_add(group, fresh, position);
+  if (old >= 0) holds_.table_remove(group, old);
+}
+
+std::uint64_t RequestTable::set_table(Request& r, GroupId group, const TableView& table) {
+  GroupProgress& g = r.groups[group];
+  KVC_CHECK(stored_by_position_[group] && table.first_changed <= table.count);
+  g.cells.ensure(table.count);
+  std::uint64_t foreign = 0;
+  for (std::uint64_t i = std::min(table.first_changed, g.length); i < table.count; ++i) {
+    const BlockId block = table.blocks[i];
+    BlockId cell = 0;
+    if (holds_.real(block)) {
+      cell = block + 1;
+    } else if (!holds_.null(block)) {
+      cell = foreign_bit;
+      ++foreign;
+    }
+    set_cell(g, group, i, cell);
+  }
+  for (std::uint64_t i = table.count; i < g.length; ++i) set_cell(g, group, i, 0);
+  g.length = table.count;
+  return foreign;
+}
+
+void RequestTable::clear_tables(Request& r) {
+  for (const GroupId group : geometry_.cacheable()) {
+    GroupProgress& g = r.groups[group];
+    for (std::uint64_t i = 0; i < g.length; ++i) {
+      set_cell(g, group, i, 0);
+      g.cells[i] = 0;
+    }
+    g.length = 0;
+    g.waiting = 0;
+  }
+}
+
+void RequestTable::mark_waiting(GroupProgress& g, std::uint64_t position) {
+  KVC_CHECK(!waits(g, position));
+  g.cells[position] |= waiting_bit;
+  g.wait_low = g.waiting == 0 ? position : std::min(g.wait_low, position);
+  g.wait_high = g.waiting == 0 ? position + 1 : std::max(g.wait_high, position + 1);
+  ++g.waiting;
+}
+
+void RequestTable::clear_waiting(GroupProgress& g, std::uint64_t position) {
+  KVC_CHECK(waits(g, position) && g.waiting > 0);
+  g.cells[position] &= ~waiting_bit;
+  --g.waiting;
+}
+
+std::string RequestTable::verify() const {
+  std::uint64_t references = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t live = 0;
+  std::uint64_t shells = 0;
+  for (RequestIndex i = 0; i < capacity(); ++i) {
+    const Request& r = *pool_[i];
+    if (r.id == 0) continue;
+    live += r.live;
+    shells += !r.live;
+    if (r.live) bytes += r.keys.size();
+    for (const GroupId group : geometry_.cacheable()) {
+      const GroupProgress& g = r.groups[group];
+      std::uint64_t waiting = 0;
+      for (std::uint64_t p = 0; p < g.length; ++p) {
+        references += block_at(g, p) >= 0;
+        if (!waits(g, p)) continue;
+        ++waiting;
+        if (p < g.wait_low || p >= g.wait_high || p >= g.cursor) {
+          return fmt::format("request {} group {} waits for position {} outside its range", r.id,
+                             group, p);
+        }
+      }
+      if (waiting != g.waiting) {
+        return fmt::format("request {} group {} counts {} waiting positions, {} are", r.id, group,
+                           g.waiting, waiting);
+      }
+    }
+  }
+  if (live != ids_.size() || shells != shells_) return "the request table lost a request";
+  if (bytes != key_bytes_used_) {
+    return fmt::format("{} key bytes are counted, {} are used", key_bytes_used_, bytes);
+  }
+  if (references > holds_.table_references()) return "table references are missing";
+  return {};
+}
+
+}  // namespace kvc

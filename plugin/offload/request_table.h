@@ -1,0 +1,169 @@
+// The requests that the scheduler role knows: keys, tables, cursors.
+#pragma once
+#include <boost/unordered/unordered_flat_map.hpp>
+#include <boost/unordered/unordered_flat_set.hpp>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "plugin/coordinator/geometry.h"
+#include "plugin/coordinator/keys.h"
+#include "plugin/coordinator/recency.h"
+#include "plugin/offload/explain_ring.h"
+#include "plugin/offload/hold_book.h"
+#include "plugin/offload/id_history.h"
+#include "plugin/offload/offer_ledger.h"
+#include "plugin/offload/scheduler_role.h"
+#include "plugin/offload/zeroed_array.h"
+
+namespace kvc {
+
+using RequestIndex = std::uint32_t;
+inline constexpr RequestIndex no_request = UINT32_MAX;
+inline constexpr std::uint32_t no_lease = UINT32_MAX;
+
+// One group of a request within its admission. Only groups that are stored by position have cells.
+struct GroupProgress {
+  std::uint64_t cursor = 0;  // positions below it were offered
+  std::uint64_t length = 0;  // of the table
+  bool refused = false;      // the offer of position `cursor` is pending since its last refusal
+  Outcome refusal = Outcome::dropped_pool_full;
+  bool tail_done = false;  // the attention tail was offered
+  // Offered positions that wait for another request's open copy, all in [wait_low, wait_high).
+  std::uint64_t waiting = 0;
+  std::uint64_t wait_low = 0;
+  std::uint64_t wait_high = 0;
+  ZeroedArray<BlockId> cells;
+};
+
+// Threads: scheduler role only. A live request is in the table of ids; one that is over stays as a
+// shell (keys, run) until its last open copy has ended.
+struct Request {
+  RequestId id = 0;
+  bool live = false;
+  bool admitted = false;         // owns blocks: since alloc_update or its first scheduled step
+  bool preemption_known = false;  // a lookup told of it before the record does (design 2.3)
+  bool no_read = false;
+  bool no_write = false;
+  bool stale = false;          // INVALIDATE: no-write until admitted again from token 0
+  bool keys_frozen = false;    // an extension was refused with Code::full
+  bool load_failed = false;    // until admitted once (design 2.4 "Failures")
+  bool reset_noted = false;    // its lease or attachment ended by a reset
+  Tokens prompt;
+  Tokens load_limit = no_token_limit;
+  Tokens store_limit = no_token_limit;
+  Tokens confirmed;  // of this admission
+  Tokens device;     // of the last lookup
+  Tokens offered;    // by the last lookup, beyond device
+  Tokens total;      // of the last lookup
+  // Nothing is new below so many confirmed tokens: what makes an unchanged request O(1).
+  Tokens next_due;
+  std::uint64_t attach_answers = 0;  // of this admission
+  std::uint64_t scheduled_step = 0;
+  std::uint64_t waits_checked = 0;  // copies ended in all when the waiting positions were tried last
+  std::uint32_t lease = no_lease;
+  JobId load = 0;  // the load job without verdict
+  RunId run = no_run;
+  std::uint32_t open_copies = 0;  // stores that have not ended
+  std::uint32_t owned_handoffs = 0;
+  std::vector<std::byte> keys;
+  std::vector<GroupProgress> groups;
+  ExplainRecord explain;
+  std::uint64_t explain_ticket = 0;
+};
+
+struct RequestLimits {
+  std::uint64_t live_max = UINT64_MAX;
+  std::uint64_t key_bytes_max = UINT64_MAX;  // of all live requests
+  std::uint32_t key_bytes = 16;
+  Tokens max_total;  // UINT64_MAX: tables grow
+};
+
+// Threads:    scheduler role only.
+// Owns:       requests and their keys; table cells; the memory of ids.
+// Invariants: live() <= live_max; key bytes of live requests <= key_bytes_max; table references in
+//             the hold book are those of the cells. begin and extend may allocate, nothing else
+//             does while max_total is bounded.
+class RequestTable {
+ public:
+  RequestTable(const Geometry& geometry, RequestLimits limits, HoldBook& holds);
+
+  enum class Known { unknown, live, untracked };
+  // Requires nothing of id.
+  [[nodiscard]] Known find(RequestId id, RequestIndex& index) const;
+  // The id was used before, or is in use.
+  [[nodiscard]] bool used(RequestId id) const { return history_.contains(id); }
+
+  // A new live request with a copy of the keys. no_request: full; the id is untracked from now on.
+  // Requires: !used(id).
+  RequestIndex begin(const RequestBegin& in);
+  // False: full; nothing was appended.
+  [[nodiscard]] bool extend(RequestIndex index, const std::uint8_t* keys, std::uint64_t count);
+  // An untracked id is over.
+  void forget(RequestId id) { untracked_.erase(id); }
+  // The request is over: its id is unknown from now on. The shell stays until release().
+  void end(RequestIndex index);
+  // Frees the shell. Requires: ended, no open copies.
+  void release(RequestIndex index);
+
+  [[nodiscard]] Request& operator[](RequestIndex index) { return *pool_[index]; }
+  [[nodiscard]] const Request& operator[](RequestIndex index) const { return *pool_[index]; }
+
+  [[nodiscard]] KeyView keys(const Request& r) const {
+    return KeyView{r.keys.data(), limits_.key_bytes, r.keys.size() / limits_.key_bytes};
+  }
+
+  // Takes over a table: entries from first_changed on are new, the rest is as before. Foreign ids
+  // count as null and are reported by the number of them. Requires: the group has cells,
+  // first_changed <= count.
+  std::uint64_t set_table(Request& r, GroupId group, const TableView& table);
+  void clear_tables(Request& r);
+  [[nodiscard]] bool has_cells(GroupId group) const { return stored_by_position_[group]; }
+
+  // A cell's block, or null_cell, or foreign_cell for an id outside the device pool; the waiting
+  // mark beside it.
+  static constexpr BlockId null_cell = -1;
+  static constexpr BlockId foreign_cell = -2;
+  [[nodiscard]] static BlockId block_at(const GroupProgress& g, std::uint64_t position) {
+    return decode(g.cells[position]);
+  }
+  [[nodiscard]] static bool waits(const GroupProgress& g, std::uint64_t position) {
+    return (g.cells[position] & waiting_bit) != 0;
+  }
+  static void mark_waiting(GroupProgress& g, std::uint64_t position);
+  static void clear_waiting(GroupProgress& g, std::uint64_t position);
+
+  [[nodiscard]] std::uint64_t live() const { return ids_.size(); }
+  [[nodiscard]] std::uint64_t shells() const { return shells_; }
+  [[nodiscard]] std::uint64_t key_bytes_used() const { return key_bytes_used_; }
+  [[nodiscard]] std::uint64_t untracked() const { return untracked_.size(); }
+  // All indices that were ever used are below it.
+  [[nodiscard]] RequestIndex capacity() const { return static_cast<RequestIndex>(pool_.size()); }
+
+  // Slow check for tests; empty text: all invariants hold.
+  [[nodiscard]] std::string verify() const;
+
+ private:
+  // Cells hold block + 1, so that untouched memory is null.
+  static constexpr BlockId waiting_bit = BlockId{1} << 62;
+  static constexpr BlockId foreign_bit = BlockId{1} << 61;
+  static BlockId decode(BlockId cell) {
+    return (cell & foreign_bit) != 0 ? foreign_cell : (cell & ~waiting_bit) - 1;
+  }
+  void set_cell(GroupProgress& g, GroupId group, std::uint64_t position, BlockId cell);
+
+  const Geometry& geometry_;
+  RequestLimits limits_;
+  HoldBook& holds_;
+  std::vector<bool> stored_by_position_;
+  std::vector<std::unique_ptr<Request>> pool_;
+  std::vector<RequestIndex> free_;
+  boost::unordered_flat_map<RequestId, RequestIndex> ids_;
+  boost::unordered_flat_set<RequestId> untracked_;
+  IdHistory history_;
+  std::uint64_t key_bytes_used_ = 0;
+  std::uint64_t shells_ = 0;
+};
+
+}  // namespace kvc
