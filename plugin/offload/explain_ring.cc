@@ -65,18 +65,18 @@ void append_json_string(std::string& out, std::string_view text) {
 namespace {
 
 void append_offers(std::string& out, const OfferCounts& o) {
-  fmt::format_to(
-      std::back_inserter(out),
-      "{{\"published\":{},\"stored\":{},\"pending\":{},\"skipped_already_cached\":{},"
-      "\"skipped_in_flight\":{},\"skipped_not_hashed\":{},\"dropped_pool_full\":{},"
-      "\"dropped_request_gone\":{},\"dropped_null_block\":{},\"dropped_bad_offer\":{},"
-      "\"dropped_no_parent\":{},\"dropped_parent_failed\":{},\"dropped_copy_failed\":{},"
-      "\"dropped_leased\":{},\"dropped_hold_budget\":{},\"dropped_reset\":{},"
-      "\"dropped_plan_full\":{}}}",
-      o.published, o.stored, o.pending, o.skipped_already_cached, o.skipped_in_flight,
-      o.skipped_not_hashed, o.dropped_pool_full, o.dropped_request_gone, o.dropped_null_block,
-      o.dropped_bad_offer, o.dropped_no_parent, o.dropped_parent_failed, o.dropped_copy_failed,
-      o.dropped_leased, o.dropped_hold_budget, o.dropped_reset, o.dropped_plan_full);
+  fmt::format_to(std::back_inserter(out),
+                 "{{\"published\":{},\"stored\":{},\"pending\":{},\"skipped_already_cached\":{},"
+                 "\"skipped_in_flight\":{},\"skipped_not_hashed\":{},\"dropped_pool_full\":{},"
+                 "\"dropped_request_gone\":{},\"dropped_null_block\":{},\"dropped_bad_offer\":{},"
+                 "\"dropped_no_parent\":{},\"dropped_parent_failed\":{},\"dropped_copy_failed\":{},"
+                 "\"dropped_leased\":{},\"dropped_hold_budget\":{},\"dropped_reset\":{},"
+                 "\"dropped_plan_full\":{}}}",
+                 o.published, o.stored, o.pending, o.skipped_already_cached, o.skipped_in_flight,
+                 o.skipped_not_hashed, o.dropped_pool_full, o.dropped_request_gone,
+                 o.dropped_null_block, o.dropped_bad_offer, o.dropped_no_parent,
+                 o.dropped_parent_failed, o.dropped_copy_failed, o.dropped_leased,
+                 o.dropped_hold_budget, o.dropped_reset, o.dropped_plan_full);
 }
 
 }  // namespace

@@ -58,9 +58,12 @@ void HoldBook::release(GroupId group, BlockId block) {
 
 bool HoldBook::adds_orphan(GroupId group, BlockId block, std::uint32_t own_tables) const {
   const Use* u = find(group, block);
-  if (u == nullptr) return true;
-  if (u->tables > own_tables) return false;
-  return u->tables != 0 || u->holds == 0;
+  return u == nullptr || (u->tables <= own_tables && u->holds == 0);
+}
+
+bool HoldBook::only_table(GroupId group, BlockId block) const {
+  const Use* u = find(group, block);
+  return u != nullptr && u->tables == 1 && u->holds != 0;
 }
 
 std::uint64_t HoldBook::last_position(GroupId group, BlockId block) const {

@@ -38,9 +38,11 @@ class HoldBook {
   [[nodiscard]] std::uint64_t held() const { return held_; }
   // Held blocks that no live request's table names: what the budget counts.
   [[nodiscard]] std::uint64_t orphaned() const { return orphaned_; }
-  // Whether one more hold of this block, whose owner is about to go, adds to orphaned(): it is not
-  // an orphan yet, and at most `own_tables` tables name it.
+  // Whether a hold of this block will be a new orphan once its owner is gone: no job holds it yet,
+  // and at most `own_tables` tables name it.
   [[nodiscard]] bool adds_orphan(GroupId group, BlockId block, std::uint32_t own_tables) const;
+  // Exactly one table names the block, and a job holds it.
+  [[nodiscard]] bool only_table(GroupId group, BlockId block) const;
   // The position at which a table named the block last (K3-17).
   [[nodiscard]] std::uint64_t last_position(GroupId group, BlockId block) const;
   [[nodiscard]] std::uint64_t table_references() const { return table_references_; }

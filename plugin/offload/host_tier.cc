@@ -36,8 +36,8 @@ Status HostTier::resize(const TierSizes& sizes) {
   const std::uint64_t widest =
       *std::max_element(sizes.slots_per_page.begin(), sizes.slots_per_page.end());
   if (!grows && sizes.pages >= (std::uint64_t{1} << 31U) / widest) {
-    return {Code::arg, fmt::format("{} pages of {} slots are more than 2^31 slots", sizes.pages,
-                                   widest)};
+    return {Code::arg,
+            fmt::format("{} pages of {} slots are more than 2^31 slots", sizes.pages, widest)};
   }
   const std::uint64_t entries = grows ? 0 : sizes.pages * widest;
   FlatIndexOptions index;

@@ -87,9 +87,7 @@ class HostTier {
   [[nodiscard]] bool doomed(SlotId entry) const { return is_doomed(state_[entry]); }
   [[nodiscard]] bool published(SlotId entry) const { return state_[entry] == State::published; }
   // The slot number inside the class of the entry's group, as plans name it.
-  [[nodiscard]] std::uint32_t slot_number(SlotId entry) const {
-    return slots_->slot_number(entry);
-  }
+  [[nodiscard]] std::uint32_t slot_number(SlotId entry) const { return slots_->slot_number(entry); }
   // Requires: reserved or published.
   [[nodiscard]] SlotKey key_of(SlotId entry) const { return index_->primary(entry); }
   [[nodiscard]] std::uint32_t pins(SlotId entry) const { return pins_[entry].all; }
@@ -98,8 +96,8 @@ class HostTier {
   [[nodiscard]] std::uint64_t slots_total() const;
   [[nodiscard]] std::uint64_t slots_used() const { return slots_ ? slots_->used_slots() : 0; }
   [[nodiscard]] std::uint64_t evictable() const { return recency_ ? recency_->evictable() : 0; }
-  [[nodiscard]] std::uint64_t reserved() const { return reserved_; }        // doomed ones included
-  [[nodiscard]] std::uint64_t pinned() const { return pinned_; }            // entries, any state
+  [[nodiscard]] std::uint64_t reserved() const { return reserved_; }  // doomed ones included
+  [[nodiscard]] std::uint64_t pinned() const { return pinned_; }      // entries, any state
   [[nodiscard]] std::uint64_t doomed_reserved() const { return doomed_reserved_; }
   [[nodiscard]] std::uint64_t doomed_pinned() const { return doomed_pinned_; }
   [[nodiscard]] std::uint64_t published_entries() const {

@@ -77,6 +77,12 @@ class JobTable {
       visit(node.copy);
     }
   }
+  template <class Visit>
+  void for_each_copy(const Job& job, Visit visit) const {
+    for (std::uint32_t at = job.first_copy; at != 0; at = nodes_[at - 1].next) {
+      visit(nodes_[at - 1].copy);
+    }
+  }
   // Forgets the job and its copies.
   void remove(Job& job);
 

@@ -35,23 +35,22 @@ std::uint32_t LeaseTable::open(RequestIndex request, std::uint64_t step, Tokens 
   for (const GroupHit& g : lease.hit.groups) {
     for (const SlotId entry : g.slots) tier_.pin(entry, PinKind::lease);
   }
+  link_newest(at);
+  ++open_;
+  return at;
+}
+
+void LeaseTable::link_newest(std::uint32_t at) {
+  Lease& lease = leases_[at];
   lease.older = newest_;
   lease.newer = 0;
   if (newest_ != 0) leases_[newest_ - 1].newer = at + 1;
   newest_ = at + 1;
   if (oldest_ == 0) oldest_ = at + 1;
-  ++open_;
-  return at;
 }
 
-void LeaseTable::end(std::uint32_t at) {
+void LeaseTable::unlink(std::uint32_t at) {
   Lease& lease = leases_[at];
-  KVC_CHECK(lease.request != no_request);
-  for (const GroupHit& g : lease.hit.groups) {
-    for (auto it = g.slots.rbegin(); it != g.slots.rend(); ++it) {
-      tier_.unpin(*it, PinKind::lease);
-    }
-  }
   if (lease.older != 0) {
     leases_[lease.older - 1].newer = lease.newer;
   } else {
@@ -62,8 +61,26 @@ void LeaseTable::end(std::uint32_t at) {
   } else {
     newest_ = lease.older;
   }
-  lease.request = no_request;
   lease.older = lease.newer = 0;
+}
+
+void LeaseTable::refresh(std::uint32_t at, std::uint64_t step) {
+  KVC_CHECK(leases_[at].request != no_request);
+  leases_[at].step = step;
+  unlink(at);
+  link_newest(at);
+}
+
+void LeaseTable::end(std::uint32_t at) {
+  Lease& lease = leases_[at];
+  KVC_CHECK(lease.request != no_request);
+  for (const GroupHit& g : lease.hit.groups) {
+    for (auto it = g.slots.rbegin(); it != g.slots.rend(); ++it) {
+      tier_.unpin(*it, PinKind::lease);
+    }
+  }
+  unlink(at);
+  lease.request = no_request;
   --open_;
   free_.push_back(at);
 }

@@ -27,13 +27,14 @@ struct Lease {
 class LeaseTable {
  public:
   // Hits are given room for `max_tokens` up front for at most 256 leases; others grow on first use.
-  LeaseTable(const Geometry& geometry, HostTier& tier, std::uint32_t leases_max,
-             Tokens max_tokens);
+  LeaseTable(const Geometry& geometry, HostTier& tier, std::uint32_t leases_max, Tokens max_tokens);
 
   // Opens a lease on `hit`, whose memory is exchanged for that of an older lease. If all are open
   // the oldest ends first; `dropped` is its request, else no_request.
   std::uint32_t open(RequestIndex request, std::uint64_t step, Tokens max_tokens, Hit& hit,
                      RequestIndex& dropped);
+  // As if it was opened now.
+  void refresh(std::uint32_t lease, std::uint64_t step);
   // Ends it: the pins are gone.
   void end(std::uint32_t lease);
   // The oldest open lease, or no_lease.
@@ -48,6 +49,9 @@ class LeaseTable {
   }
 
  private:
+  void link_newest(std::uint32_t at);
+  void unlink(std::uint32_t at);
+
   HostTier& tier_;
   std::vector<Lease> leases_;
   std::vector<std::uint32_t> free_;

@@ -37,9 +37,9 @@ Status check_agreement(const RankInfo& a, const RankInfo& b) {
                           x.class_id, a.rank, x.group_mask, y.class_id, b.rank, y.group_mask)};
     }
     if (x.slots_per_page != y.slots_per_page) {
-      return {Code::arg, fmt::format("class {}: {} slots per page on rank {}, {} on rank {}",
-                                     x.class_id, x.slots_per_page, a.rank, y.slots_per_page,
-                                     b.rank)};
+      return {Code::arg,
+              fmt::format("class {}: {} slots per page on rank {}, {} on rank {}", x.class_id,
+                          x.slots_per_page, a.rank, y.slots_per_page, b.rank)};
     }
   }
   return {};
@@ -50,8 +50,8 @@ Status place_groups(const Geometry& geometry, const RankInfo& info, TierSizes& s
   for (std::size_t i = 0; i < info.classes.size(); ++i) {
     const SlotClass& c = info.classes[i];
     if (c.slots_per_page == 0 || c.slots_per_page > UINT32_MAX) {
-      return {Code::arg, fmt::format("class {} has {} slots per page", c.class_id,
-                                     c.slots_per_page)};
+      return {Code::arg,
+              fmt::format("class {} has {} slots per page", c.class_id, c.slots_per_page)};
     }
     sizes.slots_per_page.push_back(static_cast<std::uint32_t>(c.slots_per_page));
     for (const GroupId g : geometry.cacheable()) {
@@ -94,10 +94,9 @@ Result<RankSizes> settle_ranks(const Geometry& geometry, std::uint32_t ranks,
   for (const SlotClass& c : first->classes) {
     SlotClass usable = c;
     const bool grows = smallest->pages == UINT64_MAX;
-    if (!grows && __builtin_mul_overflow(smallest->pages, c.slots_per_page,
-                                         &usable.usable_slots)) {
-      return {Code::arg, fmt::format("{} pages of {} slots overflow", smallest->pages,
-                                     c.slots_per_page)};
+    if (!grows && __builtin_mul_overflow(smallest->pages, c.slots_per_page, &usable.usable_slots)) {
+      return {Code::arg,
+              fmt::format("{} pages of {} slots overflow", smallest->pages, c.slots_per_page)};
     }
     if (grows) usable.usable_slots = UINT64_MAX;
     if (usable.usable_slots < 2) {

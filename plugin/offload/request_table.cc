@@ -33,6 +33,7 @@ RequestIndex RequestTable::begin(const RequestBegin& in) {
   }
   if (free_.empty()) {
     free_.reserve(pool_.size() + 1);
+    noticed_.reserve(pool_.size() + 1);
     pool_.push_back(std::make_unique<Request>());
     pool_.back()->groups.resize(geometry_.groups());
     free_.push_back(static_cast<RequestIndex>(pool_.size() - 1));
@@ -99,8 +100,7 @@ void RequestTable::release(RequestIndex index) {
   --shells_;
 }
 
-void RequestTable::set_cell(GroupProgress& g, GroupId group, std::uint64_t position,
-                            BlockId cell) {
+void RequestTable::set_cell(GroupProgress& g, GroupId group, std::uint64_t position, BlockId cell) {
   BlockId& at = g.cells[position];
   const BlockId old = decode(at);
   const BlockId fresh = decode(cell);
@@ -156,6 +156,18 @@ void RequestTable::clear_waiting(GroupProgress& g, std::uint64_t position) {
   KVC_CHECK(waits(g, position) && g.waiting > 0);
   g.cells[position] &= ~waiting_bit;
   --g.waiting;
+}
+
+void RequestTable::note_preemption(RequestIndex index) {
+  Request& r = *pool_[index];
+  if (r.preemption_known) return;
+  r.preemption_known = true;
+  noticed_.push_back(index);
+}
+
+void RequestTable::forget_notices() {
+  for (const RequestIndex index : noticed_) pool_[index]->preemption_known = false;
+  noticed_.clear();
 }
 
 std::string RequestTable::verify() const {

@@ -25,15 +25,18 @@ inline constexpr std::uint32_t no_lease = UINT32_MAX;
 
 // One group of a request within its admission. Only groups that are stored by position have cells.
 struct GroupProgress {
-  std::uint64_t cursor = 0;  // positions below it were offered
-  std::uint64_t length = 0;  // of the table
-  bool refused = false;      // the offer of position `cursor` is pending since its last refusal
+  std::uint64_t cursor = 0;   // positions below it were offered
+  std::uint64_t counted = 0;  // positions below it have been counted in this admission (reset)
+  std::uint64_t length = 0;   // of the table
+  bool refused = false;       // the offer of position `cursor` is pending since its last refusal
   Outcome refusal = Outcome::dropped_pool_full;
-  bool tail_done = false;  // the attention tail was offered
+  bool tail_done = false;     // the attention tail was offered
+  bool tail_counted = false;  // and counted, in this admission
   // Offered positions that wait for another request's open copy, all in [wait_low, wait_high).
   std::uint64_t waiting = 0;
   std::uint64_t wait_low = 0;
   std::uint64_t wait_high = 0;
+  bool wait_retry = false;  // one of them was refused for another reason: try again next step
   ZeroedArray<BlockId> cells;
 };
 
@@ -42,14 +45,14 @@ struct GroupProgress {
 struct Request {
   RequestId id = 0;
   bool live = false;
-  bool admitted = false;         // owns blocks: since alloc_update or its first scheduled step
+  bool admitted = false;          // owns blocks: since alloc_update or its first scheduled step
   bool preemption_known = false;  // a lookup told of it before the record does (design 2.3)
   bool no_read = false;
   bool no_write = false;
-  bool stale = false;          // INVALIDATE: no-write until admitted again from token 0
-  bool keys_frozen = false;    // an extension was refused with Code::full
-  bool load_failed = false;    // until admitted once (design 2.4 "Failures")
-  bool reset_noted = false;    // its lease or attachment ended by a reset
+  bool stale = false;        // INVALIDATE: no-write until admitted again from token 0
+  bool keys_frozen = false;  // an extension was refused with Code::full
+  bool load_failed = false;  // until admitted once (design 2.4 "Failures")
+  bool reset_noted = false;  // its lease or attachment ended by a reset
   Tokens prompt;
   Tokens load_limit = no_token_limit;
   Tokens store_limit = no_token_limit;
@@ -61,16 +64,18 @@ struct Request {
   Tokens next_due;
   std::uint64_t attach_answers = 0;  // of this admission
   std::uint64_t scheduled_step = 0;
-  std::uint64_t waits_checked = 0;  // copies ended in all when the waiting positions were tried last
+  std::uint64_t waits_checked =
+      0;  // copies ended in all when the waiting positions were tried last
   std::uint32_t lease = no_lease;
   JobId load = 0;  // the load job without verdict
   RunId run = no_run;
-  std::uint32_t open_copies = 0;  // stores that have not ended
+  std::uint32_t open_copies = 0;  // of loads and stores that have not ended
   std::uint32_t owned_handoffs = 0;
   std::vector<std::byte> keys;
   std::vector<GroupProgress> groups;
   ExplainRecord explain;
   std::uint64_t explain_ticket = 0;
+  bool dirty = false;  // explain changed since it was put into the ring
 };
 
 struct RequestLimits {
@@ -134,6 +139,10 @@ class RequestTable {
   static void mark_waiting(GroupProgress& g, std::uint64_t position);
   static void clear_waiting(GroupProgress& g, std::uint64_t position);
 
+  // A lookup told of the request's preemption; forget_notices forgets all of them.
+  void note_preemption(RequestIndex index);
+  void forget_notices();
+
   [[nodiscard]] std::uint64_t live() const { return ids_.size(); }
   [[nodiscard]] std::uint64_t shells() const { return shells_; }
   [[nodiscard]] std::uint64_t key_bytes_used() const { return key_bytes_used_; }
@@ -162,6 +171,7 @@ class RequestTable {
   boost::unordered_flat_map<RequestId, RequestIndex> ids_;
   boost::unordered_flat_set<RequestId> untracked_;
   IdHistory history_;
+  std::vector<RequestIndex> noticed_;
   std::uint64_t key_bytes_used_ = 0;
   std::uint64_t shells_ = 0;
 };

@@ -1,0 +1,98 @@
+#include "plugin/simple_cpu/admissions.h"
+
+#include <algorithm>
+
+namespace kvc {
+
+template <class Visit>
+void Admissions::for_each_open_copy(RequestIndex index, Visit visit) {
+  for (std::size_t i = 0; i < core_.jobs.open(); ++i) {
+    Job& job = core_.jobs.open_at(i);
+    if (job.request_index != no_request && job.request_index != index) continue;
+    core_.jobs.for_each_copy(job, [&](CopyRecord& copy) {
+      if (copy.request == index) visit(copy);
+    });
+  }
+}
+
+void Admissions::admit(RequestIndex index) {
+  Request& r = core_.requests[index];
+  if (!r.admitted) {
+    r.admitted = true;
+    r.attach_answers = 0;
+    r.next_due = Tokens{};
+    ++r.explain.admissions;
+  }
+  if (r.load == 0) r.load_failed = false;
+  r.explain.phase = r.load != 0 ? RequestPhase::loading : RequestPhase::running;
+  core_.touch_explain(index);
+}
+
+void Admissions::disown_handoffs(RequestIndex index) {
+  Request& r = core_.requests[index];
+  if (r.owned_handoffs == 0) return;
+  for_each_open_copy(index, [&](CopyRecord& copy) {
+    if (!copy.owned) return;
+    copy.owned = false;
+    core_.holds.table_remove(copy.group, copy.block);
+  });
+  r.owned_handoffs = 0;
+}
+
+std::uint64_t Admissions::future_orphans(RequestIndex index) {
+  if (core_.requests[index].open_copies == 0) return 0;
+  std::uint64_t count = 0;
+  for_each_open_copy(index, [&](const CopyRecord& copy) {
+    count += core_.holds.only_table(copy.group, copy.block);
+  });
+  return count;
+}
+
+void Admissions::preempt(RequestIndex index) {
+  Request& r = core_.requests[index];
+  planner_.settle(index, Settle::departing);
+  disown_handoffs(index);
+  core_.requests.clear_tables(r);
+  for (GroupProgress& g : r.groups) {
+    g.cursor = 0;
+    g.counted = 0;
+    g.tail_done = g.tail_counted = false;
+  }
+  r.admitted = false;
+  r.confirmed = Tokens{};
+  r.next_due = Tokens{};
+  r.attach_answers = 0;
+  ++r.explain.preemptions;
+  r.explain.phase = RequestPhase::waiting;
+  ++core_.counters.preemptions;
+  core_.touch_explain(index);
+}
+
+void Admissions::set_tables(RequestIndex index, std::span<const TableView> tables) {
+  Request& r = core_.requests[index];
+  const std::size_t count = std::min<std::size_t>(tables.size(), core_.geometry.groups());
+  for (GroupId g = 0; g < count; ++g) {
+    const TableView& table = tables[g];
+    if (table.count == 0 || !core_.requests.has_cells(g)) continue;
+    const Tokens limit = core_.limits.max_total_tokens;
+    const std::uint64_t block = core_.geometry.block_tokens(g).n;
+    // Room for the look-ahead of a step beyond the longest request.
+    if (table.first_changed > table.count ||
+        (limit != no_token_limit && table.count > ceil_div(limit.n, block) * 2 + 64)) {
+      core_.faults.report("table-size",
+                          "request {} group {}: a table of {} entries, changed from {}, for at "
+                          "most {} tokens",
+                          r.id, g, table.count, table.first_changed, limit.n);
+      continue;
+    }
+    const std::uint64_t foreign = core_.requests.set_table(r, g, table);
+    if (foreign != 0) {
+      core_.faults.report("foreign-block",
+                          "request {} group {}: {} table entries are no blocks of "
+                          "the pool",
+                          r.id, g, foreign);
+    }
+  }
+}
+
+}  // namespace kvc

@@ -1,0 +1,33 @@
+// Admission of a request and its end by preemption (design 2.3).
+#pragma once
+#include <span>
+
+#include "plugin/simple_cpu/store_planner.h"
+
+namespace kvc {
+
+// Threads: scheduler role only. Owns: nothing.
+class Admissions {
+ public:
+  Admissions(SchedulerCore& core, StorePlanner& planner) : core_(core), planner_(planner) {}
+
+  // The request owns blocks from now on.
+  void admit(RequestIndex index);
+  // It lost them: pending offers end, tables and cursors are empty. Its open copies go on.
+  void preempt(RequestIndex index);
+  // Takes the tables over. Groups that are not stored by position are passed over.
+  void set_tables(RequestIndex index, std::span<const TableView> tables);
+  // Blocks handed off by the request no longer count as named by it. Requires nothing.
+  void disown_handoffs(RequestIndex index);
+  // How many held blocks of the request will be in no table once it is over.
+  [[nodiscard]] std::uint64_t future_orphans(RequestIndex index);
+
+ private:
+  template <class Visit>
+  void for_each_open_copy(RequestIndex index, Visit visit);
+
+  SchedulerCore& core_;
+  StorePlanner& planner_;
+};
+
+}  // namespace kvc

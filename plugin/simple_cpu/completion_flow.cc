@@ -1,0 +1,265 @@
+#include "plugin/simple_cpu/completion_flow.h"
+
+#include <algorithm>
+
+namespace kvc {
+
+namespace {
+
+bool is_ok(Code code) { return code == Code::ok; }
+
+}  // namespace
+
+void CompletionFlow::reserve(std::uint64_t jobs, std::uint64_t blocks) {
+  ended_.reserve(jobs);
+  jobs_.reserve(jobs);
+  verdicts_.reserve(jobs);
+  rejected_.reserve(jobs);
+  drained_.reserve(jobs);
+  failed_.reserve(std::min<std::uint64_t>(blocks, 4096));
+  released_.reserve(blocks);
+}
+
+void CompletionFlow::reject(std::uint32_t rank, std::uint64_t number, JobId job, Code status) {
+  rejected_.push_back({rank, number, job, status});
+  ++core_.counters.reports_rejected;
+}
+
+void CompletionFlow::end_offer(CopyRecord& copy, Outcome outcome) {
+  if (!copy.offer_open) return;
+  copy.offer_open = false;
+  core_.ledger.end(copy.handoff, outcome, core_.requests[copy.request].explain.offers);
+  core_.touch_explain(copy.request);
+}
+
+// A source failure: the entry is bad. Leases that contain it end, loads that read it fail (3.1 d).
+void CompletionFlow::condemn(SlotId entry) {
+  if (!core_.tier.published(entry)) return;
+  for (std::uint32_t at = 0; at < core_.leases.capacity(); ++at) {
+    const Lease& lease = core_.leases[at];
+    if (lease.request == no_request) continue;
+    bool contains = false;
+    for (const GroupHit& g : lease.hit.groups) {
+      contains = contains || std::find(g.slots.begin(), g.slots.end(), entry) != g.slots.end();
+    }
+    if (contains) core_.end_lease(core_.requests[lease.request]);
+  }
+  for (std::size_t i = 0; i < core_.jobs.open(); ++i) {
+    Job& job = core_.jobs.open_at(i);
+    if (job.kind != JobKind::load || job.verdict_given || job.forced != Code::ok) continue;
+    bool reads = false;
+    core_.jobs.for_each_copy(job, [&](const CopyRecord& c) { reads = reads || c.entry == entry; });
+    if (reads) job.forced = Code::io;
+  }
+  core_.tier.condemn(entry);
+}
+
+void CompletionFlow::take_failures(Job& job, const ReportEntry& entry) {
+  for (std::uint32_t i = 0; i < entry.failed_count(); ++i) {
+    const FailedBlock failed = entry.failed(i);
+    bool named = false;
+    SlotId source = no_slot;
+    core_.jobs.for_each_copy(job, [&](CopyRecord& copy) {
+      if (copy.group != failed.group || copy.position != failed.position ||
+          copy.block != failed.block) {
+        return;
+      }
+      named = true;
+      copy.failed = true;
+      source = copy.entry;
+    });
+    if (!named) continue;
+    job.failed.push_back(failed);
+    if (job.kind == JobKind::load && failed.side == FailedSide::source) condemn(source);
+  }
+}
+
+// A store past its deadline is not stored, whatever its copies do later (design 2.4).
+void CompletionFlow::overdue(Job& job) {
+  core_.quarantined += job.copies;
+  if (job.kind != JobKind::store) return;
+  core_.jobs.for_each_copy(
+      job, [&](CopyRecord& copy) { end_offer(copy, Outcome::dropped_copy_failed); });
+}
+
+void CompletionFlow::take_entry(std::uint64_t number, std::uint32_t rank,
+                                const ReportEntry& entry) {
+  const ReportJob& said = entry.job();
+  Job* job = core_.jobs.find(said.job);
+  if (job == nullptr || !job->planned || job->kind != said.kind) {
+    core_.faults.report("unknown-job", "rank {} reports job {}, which is not open", rank, said.job);
+    return reject(rank, number, said.job, Code::arg);
+  }
+  const bool was_overdue = job->overdue;
+  const bool ended = said.phase == ReportPhase::ended;
+  const JobTable::Heard heard =
+      ended ? core_.jobs.mark_ended(*job, rank) : core_.jobs.mark_overdue(*job, rank);
+  if (heard == JobTable::Heard::repeated) {
+    core_.faults.report("repeated-report", "rank {} reports job {} again", rank, said.job);
+    return reject(rank, number, said.job, Code::arg);
+  }
+  const Code status = ended ? said.status : Code::deadline;
+  if (is_ok(job->status) && !is_ok(status)) job->status = status;
+  take_failures(*job, entry);
+  if (job->overdue && !was_overdue) overdue(*job);
+  if (job->kind == JobKind::load && !job->verdict_given && job->ranks_heard == core_.jobs.ranks()) {
+    give_verdict(*job);
+  }
+  if (job->ranks_ended == core_.jobs.ranks()) end_job(*job);
+}
+
+void CompletionFlow::take_report(std::uint64_t number, std::span<const std::uint8_t> bytes) {
+  const Result<ReportView> read = ReportView::read(bytes);
+  if (!read.ok()) {
+    core_.faults.report("report-bytes", "report {}: {}", number, read.error().text);
+    return reject(0, number, 0, read.error().code);
+  }
+  const ReportView& report = read.value();
+  if (report.epoch() != core_.epoch || report.rank() >= core_.jobs.ranks()) {
+    core_.faults.report("foreign-report", "report {} is of rank {} and epoch {:#x}, this is {:#x}",
+                        number, report.rank(), report.epoch(), core_.epoch);
+    return reject(report.rank(), number, 0,
+                  report.epoch() != core_.epoch ? Code::state : Code::arg);
+  }
+  ReportReader entries = report.entries();
+  for (ReportEntry entry; entries.next(entry);) take_entry(number, report.rank(), entry);
+}
+
+void CompletionFlow::give_verdict(Job& job) {
+  job.verdict_given = true;
+  const Code status = is_ok(job.forced) ? job.status : job.forced;
+  verdicts_.push_back({job.request, job.id, status});
+  RoleCounters& counters = core_.counters;
+  ++(is_ok(status)               ? counters.loads_ok
+     : status == Code::cancelled ? counters.loads_cancelled
+                                 : counters.loads_failed);
+  Request& r = core_.requests[job.request_index];
+  if (r.id != job.request || r.load != job.id) return;
+  r.load = 0;
+  // A hit that could not be served any more is no failed load: the next lookup may hit.
+  const bool not_served = job.without_copies && job.copies == 0;
+  if (!is_ok(status) && !not_served) r.load_failed = true;
+  if (is_ok(status)) {
+    ++r.explain.loads_ok;
+    r.explain.loaded += job.end - job.begin;
+    r.explain.phase = RequestPhase::running;
+  } else {
+    ++r.explain.loads_failed;
+  }
+  core_.touch_explain(job.request_index);
+}
+
+void CompletionFlow::stored_event(const CopyRecord& copy) {
+  if (!core_.events.enabled()) return;
+  const Request& r = core_.requests[copy.request];
+  CacheEvent event;
+  event.kind = EventKind::stored;
+  event.group = copy.group;
+  event.begin = core_.geometry.block_tokens(copy.group) * copy.position;
+  event.end = copy.end;
+  event.request = r.id;
+  const std::uint32_t bytes = core_.limits.key_bytes;
+  std::memcpy(event.key.data(), core_.tier.key_of(copy.entry).key, bytes);
+  event.has_parent = event.begin > Tokens{};
+  if (event.has_parent) {
+    const std::byte* parent =
+        block_key(core_.requests.keys(r), event.begin, core_.geometry.hash_unit());
+    std::memcpy(event.parent_key.data(), parent, bytes);
+  }
+  core_.events.push(event);
+}
+
+void CompletionFlow::end_store_copy(const Job& job, CopyRecord& copy) {
+  Request& r = core_.requests[copy.request];
+  const bool ok = is_ok(job.status);
+  if (!ok || core_.tier.doomed(copy.entry)) {
+    core_.tier.abandon(copy.entry);
+    end_offer(copy, Outcome::dropped_copy_failed);
+  } else {
+    KVC_CHECK(core_.tier.publish(copy.entry, r.run));
+    stored_event(copy);
+    end_offer(copy, Outcome::stored);
+    ++core_.counters.store_blocks;
+  }
+  if (copy.owned) {
+    core_.holds.table_remove(copy.group, copy.block);
+    --r.owned_handoffs;
+  }
+}
+
+void CompletionFlow::end_copy(CopyRecord& copy) {
+  Request& r = core_.requests[copy.request];
+  core_.holds.release(copy.group, copy.block);
+  released_.push_back({copy.group, copy.block, copy.position});
+  KVC_CHECK(r.open_copies > 0);
+  --r.open_copies;
+  if (!r.live && r.open_copies == 0) drained_.push_back(copy.request);
+}
+
+void CompletionFlow::end_job(Job& job) {
+  Ended out;
+  out.failed_first = failed_.size();
+  out.released_first = released_.size();
+  const Code status = is_ok(job.forced) ? job.status : job.forced;
+  if (job.overdue) {
+    KVC_CHECK(core_.quarantined >= job.copies);
+    core_.quarantined -= job.copies;
+  }
+  if (job.kind == JobKind::load && is_ok(status)) core_.counters.load_blocks += job.copies;
+  core_.jobs.for_each_copy(job, [&](CopyRecord& copy) {
+    if (job.kind == JobKind::load) {
+      core_.tier.unpin(copy.entry, PinKind::job);
+    } else {
+      end_store_copy(job, copy);
+    }
+    end_copy(copy);
+  });
+  const auto first = released_.begin() + static_cast<std::ptrdiff_t>(out.released_first);
+  std::sort(first, released_.end(), DeepestFirst{core_.geometry});
+  failed_.insert(failed_.end(), job.failed.begin(), job.failed.end());
+  out.job.kind = job.kind;
+  out.job.job = job.id;
+  out.job.request = job.request;
+  out.job.status = status;
+  ended_.push_back(out);
+  if (job.kind == JobKind::store) ++core_.copies_ended;
+  core_.jobs.remove(job);
+}
+
+void CompletionFlow::reset_jobs(bool invalidate) {
+  for (std::size_t i = 0; i < core_.jobs.open(); ++i) {
+    Job& job = core_.jobs.open_at(i);
+    if (job.kind == JobKind::store) {
+      core_.jobs.for_each_copy(job,
+                               [&](CopyRecord& copy) { end_offer(copy, Outcome::dropped_reset); });
+    } else if (invalidate && !job.verdict_given && job.forced == Code::ok) {
+      job.forced = job.planned ? Code::io : Code::cancelled;
+      job.without_copies = job.without_copies || !job.planned;
+    }
+  }
+}
+
+CompleteResult CompletionFlow::complete(std::span<const std::span<const std::uint8_t>> reports) {
+  ended_.clear();
+  jobs_.clear();
+  verdicts_.clear();
+  rejected_.clear();
+  failed_.clear();
+  released_.clear();
+  drained_.clear();
+  for (std::size_t i = 0; i < reports.size(); ++i) take_report(i, reports[i]);
+  for (const RequestIndex index : drained_) core_.release_if_drained(index);
+  for (std::size_t i = 0; i < ended_.size(); ++i) {
+    const bool last = i + 1 == ended_.size();
+    const Ended& e = ended_[i];
+    const std::size_t failed_end = last ? failed_.size() : ended_[i + 1].failed_first;
+    const std::size_t released_end = last ? released_.size() : ended_[i + 1].released_first;
+    EndedJob job = e.job;
+    job.failed = {failed_.data() + e.failed_first, failed_end - e.failed_first};
+    job.released = {released_.data() + e.released_first, released_end - e.released_first};
+    jobs_.push_back(job);
+  }
+  return {jobs_, verdicts_, rejected_};
+}
+
+}  // namespace kvc

@@ -1,0 +1,76 @@
+#include "plugin/simple_cpu/core.h"
+
+#include <algorithm>
+
+namespace kvc {
+
+namespace {
+
+// Design 2.3 "Holds": the larger of 10 % of the device blocks and the blocks of one full step.
+std::uint64_t default_budget(const Geometry& geometry, const OpenLimits& limits) {
+  if (limits.device_blocks == UINT64_MAX || limits.max_batch_tokens == no_token_limit) {
+    return UINT64_MAX;
+  }
+  std::uint64_t step_blocks = 0;
+  for (const GroupId g : geometry.cacheable()) {
+    step_blocks += blocks_touched(limits.max_batch_tokens, geometry.block_tokens(g)).n;
+  }
+  return std::max(limits.device_blocks / 10, step_blocks);
+}
+
+Tokens lease_tokens(const OpenLimits& limits) { return limits.max_total_tokens; }
+
+}  // namespace
+
+SchedulerCore::SchedulerCore(Geometry layout, const OpenLimits& open,
+                             const SimpleCpuSchedulerOptions& opts, HostServices& services)
+    : geometry(std::move(layout)),
+      limits(open),
+      options(opts),
+      host(services),
+      events(opts.event_ring_entries),
+      tier(geometry, open.key_bytes, events),
+      holds(geometry, open.device_blocks, open.null_block),
+      requests(geometry,
+               RequestLimits{.live_max = open.max_live_requests,
+                             .key_bytes_max = open.max_request_bytes.n,
+                             .key_bytes = open.key_bytes,
+                             .max_total = open.max_total_tokens},
+               holds),
+      leases(geometry, tier, opts.max_leases, lease_tokens(open)),
+      jobs(open.ranks),
+      faults(services) {
+  hold_budget = opts.held_device_blocks_max != 0 ? opts.held_device_blocks_max
+                                                 : default_budget(geometry, open);
+}
+
+std::uint64_t SchedulerCore::pending_offers() const {
+  std::uint64_t pending = 0;
+  for (std::size_t i = 0; i < jobs.open(); ++i) {
+    jobs.for_each_copy(jobs.open_at(i), [&](const CopyRecord& c) { pending += c.offer_open; });
+  }
+  for (RequestIndex i = 0; i < requests.capacity(); ++i) {
+    const Request& r = requests[i];
+    if (!r.live) continue;
+    for (const GroupProgress& g : r.groups) {
+      pending += g.refused && g.cursor >= g.counted;
+      for (std::uint64_t p = std::max(g.wait_low, g.counted); p < g.wait_high; ++p) {
+        pending += g.waiting > 0 && p < g.length && RequestTable::waits(g, p);
+      }
+    }
+  }
+  return pending;
+}
+
+void SchedulerCore::release_if_drained(RequestIndex index) {
+  Request& r = requests[index];
+  if (r.live || r.open_copies != 0) return;
+  if (r.dirty) {
+    explain.put(r.explain_ticket, r.explain);
+    std::erase(dirty, index);
+  }
+  tier.close_run(r.run);
+  requests.release(index);
+}
+
+}  // namespace kvc

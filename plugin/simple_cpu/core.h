@@ -1,0 +1,114 @@
+// The parts that the flows of the simple_cpu scheduler role share. Each flow is a class of its own
+// over this aggregate; the aggregate has no behaviour but small helpers that several flows need.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "plugin/coordinator/geometry.h"
+#include "plugin/coordinator/lookup.h"
+#include "plugin/offload/event_ring.h"
+#include "plugin/offload/explain_ring.h"
+#include "plugin/offload/hold_book.h"
+#include "plugin/offload/host_tier.h"
+#include "plugin/offload/job_table.h"
+#include "plugin/offload/lease_table.h"
+#include "plugin/offload/offer_ledger.h"
+#include "plugin/offload/peer_faults.h"
+#include "plugin/offload/request_table.h"
+#include "plugin/offload/scheduler_role.h"
+#include "plugin/simple_cpu/options.h"
+
+namespace kvc {
+
+// What the role counts beside offers; the names are those of stats().
+struct RoleCounters {
+  std::uint64_t lookups = 0;
+  std::uint64_t lookup_hit_tokens = 0;
+  std::uint64_t lookups_attached = 0;
+  std::uint64_t tokens_lost_no_state = 0;  // K6-49
+  std::uint64_t draft_dropped_tokens = 0;  // K8-77
+  std::uint64_t loads_ok = 0;
+  std::uint64_t loads_failed = 0;
+  std::uint64_t loads_cancelled = 0;
+  std::uint64_t load_blocks = 0;
+  std::uint64_t store_blocks = 0;
+  std::uint64_t reports_rejected = 0;
+  std::uint64_t resets = 0;
+  std::uint64_t requests_begun = 0;
+  std::uint64_t requests_refused = 0;
+  std::uint64_t preemptions = 0;
+};
+
+// Threads:    scheduler role only, but `explain`.
+// Owns:       all state of the role. Invariants: those of its parts; the ledger is balanced between
+//             calls.
+struct SchedulerCore {
+  SchedulerCore(Geometry layout, const OpenLimits& open, const SimpleCpuSchedulerOptions& opts,
+                HostServices& services);
+  SchedulerCore(const SchedulerCore&) = delete;
+  SchedulerCore& operator=(const SchedulerCore&) = delete;
+
+  const Geometry geometry;
+  const OpenLimits limits;
+  const SimpleCpuSchedulerOptions options;
+  HostServices& host;
+
+  EventRing events;
+  HostTier tier;
+  HoldBook holds;
+  RequestTable requests;
+  LeaseTable leases;
+  JobTable jobs;
+  OfferLedger ledger;
+  ExplainRing explain;
+  PeerFaults faults;
+  RoleCounters counters;
+
+  std::uint64_t epoch = 0;         // of this open: in plans and reports
+  std::uint64_t step = 0;          // of the last plan
+  std::uint64_t copies_ended = 0;  // store jobs that ended, and resets: what waiting offers watch
+  std::uint64_t quarantined = 0;   // device blocks of jobs past their deadline
+  std::uint64_t hold_budget = 0;   // UINT64_MAX: none
+  std::vector<RequestIndex> dirty;
+
+  // The request's explain record changed.
+  void touch_explain(RequestIndex index) {
+    Request& r = requests[index];
+    if (r.dirty) return;
+    r.dirty = true;
+    dirty.push_back(index);
+  }
+  // Ends the request's lease, if any.
+  void end_lease(Request& r) {
+    if (r.lease == no_lease) return;
+    leases.end(r.lease);
+    r.lease = no_lease;
+  }
+  // The budget of holds is used up: what no live request's table names, without what is
+  // quarantined.
+  [[nodiscard]] std::uint64_t budget_left(std::uint64_t more) const {
+    const std::uint64_t counted = holds.orphaned() + more;
+    const std::uint64_t used = counted > quarantined ? counted - quarantined : 0;
+    return used < hold_budget ? hold_budget - used : 0;
+  }
+  // Offers without an outcome, counted where they are: open copies, refused and waiting positions.
+  [[nodiscard]] std::uint64_t pending_offers() const;
+  // The shell of an ended request goes with its last copy.
+  void release_if_drained(RequestIndex index);
+};
+
+// Deepest position first, in tokens; ties by group and position, so that the order is the same in
+// every list of a job (design 2.3 "Holds").
+struct DeepestFirst {
+  const Geometry& geometry;
+  bool operator()(const HeldBlock& a, const HeldBlock& b) const {
+    const std::uint64_t ea = (a.position + 1) * geometry.block_tokens(a.group).n;
+    const std::uint64_t eb = (b.position + 1) * geometry.block_tokens(b.group).n;
+    if (ea != eb) return ea > eb;
+    if (a.group != b.group) return a.group > b.group;
+    return a.block > b.block;
+  }
+};
+
+}  // namespace kvc

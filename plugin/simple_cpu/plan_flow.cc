@@ -1,0 +1,207 @@
+#include "plugin/simple_cpu/plan_flow.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace kvc {
+
+namespace {
+
+// Room for jobs without copies and for many requests in one plan, where nothing says how many.
+constexpr std::uint64_t jobs_per_plan = 256;
+// Copies of a plan when the lengths have no bound (measuring only).
+constexpr std::uint64_t copies_unbounded = std::uint64_t{1} << 18U;
+
+std::uint64_t copies_of_load(const Geometry& geometry, Tokens total) {
+  std::uint64_t copies = 0;
+  for (const GroupId g : geometry.cacheable()) {
+    // The widest needed set: whole prefixes of full attention, windows, one state.
+    const std::uint64_t last = geometry.end_position(g, total);
+    copies += last - std::min(last, geometry.first_needed_position(g, total)) + 1;
+  }
+  return copies;
+}
+
+}  // namespace
+
+Result<std::uint64_t> plan_room_bytes(const Geometry& geometry, const OpenLimits& limits,
+                                      const SimpleCpuSchedulerOptions& options) {
+  const bool bounded = limits.max_total_tokens != no_token_limit;
+  const std::uint64_t load =
+      bounded ? copies_of_load(geometry, limits.max_total_tokens) : copies_unbounded;
+  const std::uint64_t least = plan_bytes(1, load);
+  if (options.plan_bytes_max != 0) {
+    if (bounded && options.plan_bytes_max < least) {
+      return {Code::arg,
+              fmt::format("plan_bytes_max {} has no room for one load of {} tokens: {} blocks need "
+                          "{} bytes",
+                          options.plan_bytes_max, limits.max_total_tokens.n, load, least)};
+    }
+    return options.plan_bytes_max;
+  }
+  // Four of the longest loads, and the blocks, tails and states of one full step.
+  std::uint64_t copies = 4 * load;
+  const Tokens batch = std::min(limits.max_batch_tokens, Tokens{std::uint64_t{1} << 20U});
+  const std::uint64_t running = std::min<std::uint64_t>(limits.max_running, 4096);
+  for (const GroupId g : geometry.cacheable()) {
+    copies += blocks_touched(batch, geometry.block_tokens(g)).n + 2 * running;
+  }
+  return plan_bytes(jobs_per_plan + running, copies);
+}
+
+PlanFlow::PlanFlow(SchedulerCore& core, Admissions& admissions, StorePlanner& planner,
+                   HandoffPlanner& handoffs, LookupFlow& lookups, std::uint64_t plan_bytes_max)
+    : core_(core),
+      admissions_(admissions),
+      planner_(planner),
+      handoffs_(handoffs),
+      lookups_(lookups),
+      buffer_(plan_bytes_max),
+      encoder_(buffer_) {
+  copies_max_ = (plan_bytes_max - plan_bytes(1, 0)) / plan_copy_bytes;
+  jobs_.reserve(plan_bytes_max / plan_job_bytes);
+  held_.reserve(copies_max_);
+}
+
+void PlanFlow::preempt(std::span<const RequestId> ids) {
+  for (const RequestId id : ids) {
+    RequestIndex index = no_request;
+    const RequestTable::Known known = core_.requests.find(id, index);
+    if (known == RequestTable::Known::untracked) continue;
+    if (known == RequestTable::Known::unknown) {
+      core_.faults.report("unknown-request", "request {} is preempted and unknown", id);
+      continue;
+    }
+    Request& r = core_.requests[index];
+    if (r.preemption_known) continue;  // a lookup told of it; it may be admitted again by now
+    if (!r.admitted || r.load != 0) {
+      core_.faults.report("preempted-not-running", "request {} is preempted and {}", id,
+                          r.load != 0 ? "waits for its load" : "not admitted");
+      continue;
+    }
+    admissions_.preempt(index);
+  }
+}
+
+bool PlanFlow::take_confirmed(RequestIndex index, const ScheduledRequest& s) {
+  Request& r = core_.requests[index];
+  if (r.load != 0 && !core_.limits.rank_verdicts) {
+    core_.faults.report("scheduled-while-loading",
+                        "request {} is scheduled, load job {} has no "
+                        "verdict",
+                        r.id, r.load);
+    return false;
+  }
+  if (s.confirmed < r.confirmed || s.confirmed > core_.limits.max_total_tokens) {
+    core_.faults.report("confirmed-fell",
+                        "request {} has {} confirmed tokens after {}; at most {} are possible",
+                        r.id, s.confirmed.n, r.confirmed.n, core_.limits.max_total_tokens.n);
+    return false;
+  }
+  r.confirmed = s.confirmed;
+  return true;
+}
+
+void PlanFlow::schedule(const ScheduledRequest& s, StoreSelection& selection) {
+  RequestIndex index = no_request;
+  const RequestTable::Known known = core_.requests.find(s.request, index);
+  if (known == RequestTable::Known::untracked) return;
+  if (known == RequestTable::Known::unknown) {
+    core_.faults.report("unknown-request", "request {} is scheduled and unknown", s.request);
+    return;
+  }
+  Request& r = core_.requests[index];
+  if (r.scheduled_step == core_.step) {
+    core_.faults.report("scheduled-twice", "request {} stands twice in step {}", r.id, core_.step);
+    return;
+  }
+  if (s.resumed && r.admitted && r.confirmed > Tokens{}) {
+    core_.faults.report("resumed-while-running", "request {} is resumed and was not preempted",
+                        r.id);
+    admissions_.preempt(index);
+  }
+  r.scheduled_step = core_.step;
+  if (!r.admitted || r.load_failed) admissions_.admit(index);
+  admissions_.set_tables(index, s.tables);
+  core_.tier.schedule(r.run);
+  if (!take_confirmed(index, s)) return;
+  if (r.explain.confirmed != r.confirmed) {
+    r.explain.confirmed = r.confirmed;
+    core_.touch_explain(index);
+  }
+  planner_.offer_step(index, selection);
+}
+
+bool PlanFlow::encode(Job& job) {
+  const std::uint64_t copies = job.without_copies ? 0 : job.copies;
+  const std::uint64_t fit = encoder_.copies_that_fit();
+  if (fit == PlanEncoder::no_job || fit < copies) return false;
+  KVC_CHECK(encoder_.begin_job(job.kind, job.id, job.request));
+  if (copies != 0) {
+    core_.jobs.for_each_copy(job, [&](const CopyRecord& copy) {
+      KVC_CHECK(encoder_.add_copy(
+          {copy.group, core_.tier.slot_number(copy.entry), copy.block, copy.position}));
+    });
+  }
+  encoder_.end_job();
+  jobs_.push_back({job.kind, job.id, job.request, {}});
+  return true;
+}
+
+void PlanFlow::encode_waiting(JobKind kind) {
+  const Job* first_store = stores_waited_ ? core_.jobs.waiting(JobKind::store) : nullptr;
+  for (Job* job = core_.jobs.waiting(kind); job != nullptr; job = core_.jobs.waiting(kind)) {
+    if (kind == JobKind::load && first_store != nullptr) {
+      const std::uint64_t fit = encoder_.copies_that_fit();
+      if (fit == PlanEncoder::no_job || fit < job->copies + first_store->copies + 2) break;
+    }
+    if (!encode(*job)) break;
+    if (kind == JobKind::load && job->forced == Code::ok) job->started_ns = core_.host.now_ns();
+    core_.jobs.pop_waiting(kind);
+  }
+  if (kind == JobKind::store) stores_waited_ = core_.jobs.waiting(kind) != nullptr;
+}
+
+// Nothing new is stored while finished requests' stores wait for room.
+std::uint64_t PlanFlow::room_for_new() const {
+  if (stores_waited_) return 0;
+  const std::uint64_t fit = encoder_.copies_that_fit();
+  return fit == PlanEncoder::no_job ? 0 : fit;
+}
+
+void PlanFlow::encode_new(StoreSelection& selection) {
+  Job* job = selection.job();
+  if (job == nullptr) return;
+  KVC_CHECK(core_.jobs.waiting(JobKind::store) == job);
+  KVC_CHECK(encode(*job));
+  core_.jobs.pop_waiting(JobKind::store);
+  job->started_ns = core_.host.now_ns();
+  core_.jobs.for_each_copy(*job, [&](const CopyRecord& copy) {
+    held_.push_back({copy.group, copy.block, copy.position});
+  });
+  std::sort(held_.begin(), held_.end(), DeepestFirst{core_.geometry});
+  jobs_.back().held = held_;
+}
+
+Result<PlanResult> PlanFlow::build(const StepRecord& step) {
+  if (step.step != core_.step + 1) {
+    return {Code::arg, fmt::format("step {} follows step {}", step.step, core_.step)};
+  }
+  core_.step = step.step;
+  jobs_.clear();
+  held_.clear();
+  lookups_.end_old_leases();
+  encoder_.begin(core_.epoch, step.step);
+  encode_waiting(JobKind::load);
+  encode_waiting(JobKind::store);
+  preempt(step.preempted);
+  StoreSelection selection(core_, room_for_new());
+  for (const ScheduledRequest& s : step.scheduled) schedule(s, selection);
+  handoffs_.offer(step.handoffs, selection);
+  encode_new(selection);
+  core_.requests.forget_notices();
+  return PlanResult{step.step, jobs_, encoder_.finish()};
+}
+
+}  // namespace kvc

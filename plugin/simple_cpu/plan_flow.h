@@ -1,0 +1,52 @@
+// build_store_jobs: the step record in, the plan out (design 2.3).
+#pragma once
+#include <vector>
+
+#include "plugin/offload/plan_format.h"
+#include "plugin/simple_cpu/handoff_planner.h"
+#include "plugin/simple_cpu/lookup_flow.h"
+
+namespace kvc {
+
+// Bytes of a plan: the option, or by the largest request and step. Code::arg when the option has no
+// room for one load of max_total_tokens.
+Result<std::uint64_t> plan_room_bytes(const Geometry& geometry, const OpenLimits& limits,
+                                      const SimpleCpuSchedulerOptions& options);
+
+// Threads:    scheduler role only.
+// Owns:       the plan's bytes and lists, valid until the next plan.
+// Invariants: every job id that was handed out stands in exactly one plan; the work of a call is in
+//             proportion to what changed and to the scheduled requests, never to their lengths.
+class PlanFlow {
+ public:
+  PlanFlow(SchedulerCore& core, Admissions& admissions, StorePlanner& planner,
+           HandoffPlanner& handoffs, LookupFlow& lookups, std::uint64_t plan_bytes_max);
+
+  [[nodiscard]] Result<PlanResult> build(const StepRecord& step);
+  // How many copies the store job of one request_end may have: what an empty plan can hold.
+  [[nodiscard]] std::uint64_t finish_room() const { return copies_max_; }
+
+ private:
+  void preempt(std::span<const RequestId> ids);
+  void schedule(const ScheduledRequest& s, StoreSelection& selection);
+  // False: this element is bad, nothing is offered.
+  [[nodiscard]] bool take_confirmed(RequestIndex index, const ScheduledRequest& s);
+  void encode_waiting(JobKind kind);
+  [[nodiscard]] bool encode(Job& job);
+  void encode_new(StoreSelection& selection);
+  [[nodiscard]] std::uint64_t room_for_new() const;
+
+  SchedulerCore& core_;
+  Admissions& admissions_;
+  StorePlanner& planner_;
+  HandoffPlanner& handoffs_;
+  LookupFlow& lookups_;
+  std::vector<std::uint8_t> buffer_;
+  PlanEncoder encoder_;
+  std::uint64_t copies_max_ = 0;
+  bool stores_waited_ = false;  // a store job did not fit the last plan: it has precedence now
+  std::vector<PlannedJob> jobs_;
+  std::vector<HeldBlock> held_;
+};
+
+}  // namespace kvc

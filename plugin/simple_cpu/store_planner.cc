@@ -1,0 +1,297 @@
+#include "plugin/simple_cpu/store_planner.h"
+
+#include <algorithm>
+
+namespace kvc {
+
+StorePlanner::StorePlanner(SchedulerCore& core) : core_(core) {
+  const Geometry& geometry = core.geometry;
+  const auto stable = [&](GroupId g) { return geometry.group(g).position_stable; };
+  if (geometry.chain() && stable(*geometry.chain())) order_.push_back(*geometry.chain());
+  const auto append = [&](auto wanted) {
+    for (const GroupId g : geometry.cacheable()) {
+      if (stable(g) && wanted(geometry.group(g).kind) && geometry.chain() != g) {
+        order_.push_back(g);
+      }
+    }
+  };
+  append([](GroupKind k) { return k == GroupKind::full; });
+  append([](GroupKind k) { return k == GroupKind::sliding || k == GroupKind::chunked; });
+  append([](GroupKind k) { return k == GroupKind::state; });
+  for (const GroupId g : geometry.cacheable()) {
+    if (geometry.group(g).kind == GroupKind::full && stable(g) &&
+        geometry.block_tokens(g) > geometry.hash_unit()) {
+      tails_.push_back(g);
+    }
+  }
+}
+
+std::uint64_t StorePlanner::ready(const Request& r, GroupId group) const {
+  Tokens limit = std::min(core_.geometry.cacheable_tokens(group, r.confirmed), r.store_limit);
+  if (!core_.options.store_decode_blocks) limit = std::min(limit, r.prompt);
+  return limit.n / core_.geometry.block_tokens(group).n;
+}
+
+std::uint64_t StorePlanner::keyed(const Request& r, GroupId group) const {
+  const std::uint64_t tokens = core_.requests.keys(r).count * core_.geometry.hash_unit().n;
+  return tokens / core_.geometry.block_tokens(group).n;
+}
+
+void StorePlanner::count(RequestIndex index, bool counted, bool published, const Verdict& verdict) {
+  if (!counted) return;
+  OfferCounts& own = core_.requests[index].explain.offers;
+  if (!published) core_.ledger.publish(false, own);
+  if (verdict.decision == Decision::decided) core_.ledger.end(false, verdict.outcome, own);
+  core_.touch_explain(index);
+}
+
+bool StorePlanner::find_block(RequestIndex index, StoreCandidate& c, Verdict& verdict) {
+  const Request& r = core_.requests[index];
+  const GroupProgress& g = r.groups[c.group];
+  verdict.decision = Decision::decided;
+  verdict.outcome = Outcome::dropped_bad_offer;
+  if (c.position >= g.length) {
+    // Once per table: the positions behind share the outcome.
+    if (c.position != g.length && c.end.n % core_.geometry.block_tokens(c.group).n == 0)
+      return false;
+    core_.faults.report("table-shorter-than-confirmed",
+                        "request {} group {}: {} confirmed tokens need position {}, the table has "
+                        "{} entries (design 2.3)",
+                        r.id, c.group, r.confirmed.n, c.position, g.length);
+    return false;
+  }
+  c.block = RequestTable::block_at(g, c.position);
+  if (c.block == RequestTable::foreign_cell) {
+    core_.faults.report("foreign-block", "request {} group {} position {}: no block of the pool",
+                        r.id, c.group, c.position);
+    return false;
+  }
+  if (c.block == RequestTable::null_cell) {
+    // A released window block that the device cache still has.
+    const auto* key = reinterpret_cast<const std::uint8_t*>(c.key);
+    const bool recovered = core_.geometry.group(c.group).kind != GroupKind::full &&
+                           core_.host.can_query_blocks() &&
+                           core_.host.block_of(c.group, key, c.block) && core_.holds.real(c.block);
+    verdict.outcome = Outcome::dropped_null_block;
+    return recovered;
+  }
+  if (core_.holds.last_position(c.group, c.block) != c.position) {
+    core_.faults.report("block-at-two-positions",
+                        "request {} group {}: block {} is at position {} and, later, at {}; a "
+                        "released entry is the null block (K3-17)",
+                        r.id, c.group, c.block, c.position,
+                        core_.holds.last_position(c.group, c.block));
+    return false;
+  }
+  return true;
+}
+
+StorePlanner::Verdict StorePlanner::try_candidate(StoreCandidate& c, StoreSelection& selection) {
+  SlotId entry = no_slot;
+  switch (core_.tier.find(c.group, c.key, entry)) {
+    case Presence::published:
+      core_.tier.touch(entry, core_.requests[c.request].run);  // CW-10
+      return {Decision::decided, Outcome::skipped_already_cached};
+    case Presence::reserved:
+      return {Decision::waits, Outcome::skipped_in_flight};
+    case Presence::absent:
+      break;
+  }
+  if (!selection.hashed(c)) return {Decision::decided, Outcome::skipped_not_hashed};
+  if (selection.room() == 0) return {Decision::refused, Outcome::dropped_plan_full};
+  if (c.budgeted && !selection.within_budget(c))
+    return {Decision::refused, Outcome::dropped_hold_budget};
+  Refusal refusal = Refusal::none;
+  entry = selection.reserve(c, refusal);
+  if (entry == no_slot) return {Decision::refused, outcome_of(refusal)};
+  selection.commit(c, entry);
+  return {Decision::selected, Outcome::stored};
+}
+
+StorePlanner::Verdict StorePlanner::try_position(RequestIndex index, GroupId group,
+                                                 std::uint64_t position, bool counted,
+                                                 StoreSelection& selection) {
+  const Request& r = core_.requests[index];
+  StoreCandidate c;
+  c.request = index;
+  c.group = group;
+  c.position = position;
+  c.counted = counted;
+  c.end = core_.geometry.block_tokens(group) * (position + 1);
+  c.key = block_key(core_.requests.keys(r), c.end, core_.geometry.hash_unit());
+  Verdict verdict;
+  if (!find_block(index, c, verdict)) return verdict;
+  return try_candidate(c, selection);
+}
+
+void StorePlanner::retry_waiting(RequestIndex index, GroupId group, StoreSelection& selection) {
+  GroupProgress& g = core_.requests[index].groups[group];
+  if (g.waiting == 0) return;
+  g.wait_retry = false;
+  std::uint64_t low = g.wait_high;
+  for (std::uint64_t p = g.wait_low; p < g.wait_high && g.waiting > 0; ++p) {
+    if (!RequestTable::waits(g, p)) continue;
+    const bool counted = p >= g.counted;
+    Verdict v = try_position(index, group, p, counted, selection);
+    const bool open = v.decision == Decision::refused || v.decision == Decision::waits;
+    if (open && !selection.finishing()) {
+      g.wait_retry = g.wait_retry || v.decision == Decision::refused;
+      low = std::min(low, p);
+      continue;
+    }
+    if (open) v.decision = Decision::decided;
+    RequestTable::clear_waiting(g, p);
+    count(index, counted, true, v);
+  }
+  g.wait_low = low;
+}
+
+void StorePlanner::offer_positions(RequestIndex index, GroupId group, StoreSelection& selection) {
+  Request& r = core_.requests[index];
+  GroupProgress& g = r.groups[group];
+  const std::uint64_t end = std::min(ready(r, group), keyed(r, group));
+  bool refused = false;
+  while (g.cursor < end && !refused) {
+    const std::uint64_t p = g.cursor;
+    const bool counted = p >= g.counted;
+    Verdict v = try_position(index, group, p, counted, selection);
+    refused = v.decision == Decision::refused;
+    if (selection.finishing() && (refused || v.decision == Decision::waits)) {
+      v.decision = Decision::decided;
+    }
+    count(index, counted, g.refused, v);
+    g.refused = v.decision == Decision::refused;
+    if (g.refused) {
+      g.refusal = v.outcome;
+      return;
+    }
+    if (v.decision == Decision::waits) RequestTable::mark_waiting(g, p);
+    ++g.cursor;
+  }
+  if (selection.finishing()) end_rest(index, group, refused);
+}
+
+// Publishes, with their outcomes, the positions that this admission never reached.
+void StorePlanner::end_rest(RequestIndex index, GroupId group, bool after_refusal) {
+  Request& r = core_.requests[index];
+  GroupProgress& g = r.groups[group];
+  const std::uint64_t last = ready(r, group);
+  const std::uint64_t with_key = std::min(last, keyed(r, group));
+  for (; g.cursor < last; ++g.cursor) {
+    const bool has_key = g.cursor < with_key;
+    if (!has_key && r.keys_frozen) continue;
+    if (has_key && !after_refusal) continue;
+    const Verdict v{Decision::decided,
+                    has_key ? Outcome::dropped_no_parent : Outcome::skipped_not_hashed};
+    count(index, g.cursor >= g.counted, false, v);
+  }
+}
+
+void StorePlanner::offer_tail(RequestIndex index, GroupId group, StoreSelection& selection) {
+  Request& r = core_.requests[index];
+  GroupProgress& g = r.groups[group];
+  if (g.tail_done) return;
+  const Tokens boundary = core_.geometry.partial_tail(group, r.prompt);
+  if (boundary == Tokens{} || boundary > r.confirmed || boundary > r.store_limit) return;
+  const bool counted = !g.tail_counted;
+  g.tail_done = g.tail_counted = true;
+  StoreCandidate c;
+  c.request = index;
+  c.group = group;
+  c.position = (boundary.n - 1) / core_.geometry.block_tokens(group).n;
+  c.counted = counted;
+  c.budgeted = selection.finishing();
+  c.end = boundary;
+  Verdict v{Decision::decided, Outcome::skipped_not_hashed};
+  const KeyView keys = core_.requests.keys(r);
+  if (boundary.n / core_.geometry.hash_unit().n <= keys.count) {
+    c.key = block_key(keys, boundary, core_.geometry.hash_unit());
+    if (find_block(index, c, v)) v = try_candidate(c, selection);
+  }
+  // Tails are final at once.
+  if (v.decision == Decision::refused || v.decision == Decision::waits) {
+    v.decision = Decision::decided;
+  }
+  count(index, counted, false, v);
+}
+
+Tokens StorePlanner::next_due(const Request& r) const {
+  const std::uint64_t h = core_.geometry.hash_unit().n;
+  const std::uint64_t lag = core_.geometry.reprefill_tokens().n;
+  const std::uint64_t due = (r.confirmed.n / h + 1) * h;
+  if (lag == 0 || r.confirmed.n < lag) return Tokens{due};
+  return Tokens{std::min(due, ((r.confirmed.n - lag) / h + 1) * h + lag)};
+}
+
+void StorePlanner::offer_step(RequestIndex index, StoreSelection& selection) {
+  Request& r = core_.requests[index];
+  if (!writes(r)) return;
+  bool refused = false;
+  bool waiting = false;
+  for (const GroupId g : order_) {
+    refused = refused || r.groups[g].refused || r.groups[g].wait_retry;
+    waiting = waiting || r.groups[g].waiting > 0;
+  }
+  const bool copies_ended = r.waits_checked != core_.copies_ended;
+  if (r.confirmed < r.next_due && !refused && !(waiting && copies_ended)) return;
+  r.waits_checked = core_.copies_ended;
+  for (const GroupId g : order_) {
+    if (copies_ended || r.groups[g].wait_retry) retry_waiting(index, g, selection);
+    offer_positions(index, g, selection);
+  }
+  for (const GroupId g : tails_) offer_tail(index, g, selection);
+  r.next_due = next_due(r);
+}
+
+void StorePlanner::offer_last(RequestIndex index, StoreSelection& selection) {
+  Request& r = core_.requests[index];
+  if (!writes(r)) return;
+  for (const GroupId g : order_) {
+    retry_waiting(index, g, selection);
+    offer_positions(index, g, selection);
+  }
+  for (const GroupId g : tails_) offer_tail(index, g, selection);
+}
+
+void StorePlanner::end_waiting(RequestIndex index, GroupId group, const Outcome* forced) {
+  Request& r = core_.requests[index];
+  GroupProgress& g = r.groups[group];
+  for (std::uint64_t p = g.wait_low; p < g.wait_high && g.waiting > 0; ++p) {
+    if (!RequestTable::waits(g, p)) continue;
+    RequestTable::clear_waiting(g, p);
+    if (p < g.counted) continue;
+    Verdict v{Decision::decided, Outcome::dropped_pool_full};
+    if (forced != nullptr) {
+      v.outcome = *forced;
+    } else {
+      const Tokens end = core_.geometry.block_tokens(group) * (p + 1);
+      const std::byte* key = block_key(core_.requests.keys(r), end, core_.geometry.hash_unit());
+      SlotId entry = no_slot;
+      const Presence presence = core_.tier.find(group, key, entry);
+      if (presence == Presence::reserved) v.outcome = Outcome::skipped_in_flight;
+      if (presence == Presence::published) v.outcome = Outcome::skipped_already_cached;
+    }
+    count(index, true, true, v);
+  }
+  g.wait_retry = false;
+}
+
+void StorePlanner::settle(RequestIndex index, Settle how) {
+  Request& r = core_.requests[index];
+  const Outcome bad = Outcome::dropped_bad_offer;
+  for (const GroupId group : order_) {
+    GroupProgress& g = r.groups[group];
+    end_waiting(index, group, how == Settle::bad_confirmed ? &bad : nullptr);
+    const bool refused = g.refused;
+    if (refused) {
+      const Verdict v{Decision::decided, how == Settle::bad_confirmed ? bad : g.refusal};
+      count(index, g.cursor >= g.counted, true, v);
+      g.refused = false;
+      ++g.cursor;
+    }
+    if (how == Settle::departing && writes(r)) end_rest(index, group, refused);
+    g.counted = std::max(g.counted, g.cursor);
+  }
+}
+
+}  // namespace kvc

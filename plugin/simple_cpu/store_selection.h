@@ -1,0 +1,68 @@
+// The store job that one call builds: reservations, holds and copies.
+#pragma once
+#include <cstdint>
+
+#include "plugin/simple_cpu/core.h"
+
+namespace kvc {
+
+// One block that shall be stored under one key.
+struct StoreCandidate {
+  RequestIndex request = no_request;
+  GroupId group = 0;
+  std::uint64_t position = 0;
+  BlockId block = 0;
+  const std::byte* key = nullptr;
+  Tokens end;
+  bool handoff = false;
+  bool counted = true;  // its offer is counted: false when offered again after its outcome
+  // The budget of holds may refuse it: positions, and everything of request_end (design "Holds").
+  bool budgeted = true;
+};
+
+// Threads:    scheduler role only; lives for one call.
+// Owns:       nothing; the job is the table's.
+// Invariants: at most `room` copies are taken; the job exists from the first copy on.
+class StoreSelection {
+ public:
+  // `finishing`: for request_end of that request, whose blocks lose their owner with this call;
+  // `orphans` of its blocks will be orphans anyway.
+  StoreSelection(SchedulerCore& core, std::uint64_t room) : core_(core), room_(room) {}
+  StoreSelection(SchedulerCore& core, std::uint64_t room, RequestIndex finishing,
+                 std::uint64_t orphans)
+      : core_(core), room_(room), finishing_(finishing), new_orphans_(orphans) {}
+
+  [[nodiscard]] bool finishing() const { return finishing_ != no_request; }
+  [[nodiscard]] std::uint64_t room() const { return room_; }
+
+  // With block queries: the engine says that the block has this key for this prefix.
+  [[nodiscard]] bool hashed(const StoreCandidate& c) const;
+  // Whether the budget of holds allows this block.
+  [[nodiscard]] bool within_budget(const StoreCandidate& c) const;
+  // Finishing: the block will be held and in no table; how many more of those are allowed.
+  [[nodiscard]] bool new_orphan(const StoreCandidate& c) const {
+    return finishing() && core_.holds.adds_orphan(c.group, c.block, 1);
+  }
+  [[nodiscard]] std::uint64_t orphans_left() const { return core_.budget_left(new_orphans_); }
+  // A slot, or no_slot with why. Requires: the key is absent.
+  [[nodiscard]] SlotId reserve(const StoreCandidate& c, Refusal& refusal);
+  // The block is copied into the slot: job, hold, copy. Requires: room() > 0.
+  void commit(const StoreCandidate& c, SlotId entry);
+
+  // Null until something was committed.
+  [[nodiscard]] Job* job() const { return job_; }
+
+ private:
+  SchedulerCore& core_;
+  std::uint64_t room_;
+  RequestIndex finishing_ = no_request;
+  std::uint64_t new_orphans_ = 0;
+  Job* job_ = nullptr;
+};
+
+// The outcome that a refusal stands for.
+[[nodiscard]] constexpr Outcome outcome_of(Refusal refusal) {
+  return refusal == Refusal::leased ? Outcome::dropped_leased : Outcome::dropped_pool_full;
+}
+
+}  // namespace kvc
