@@ -123,6 +123,9 @@ class CopyEngine {
   // Whether submit accepts fences of this kind.
   [[nodiscard]] virtual bool supports(FenceKind kind) const = 0;
 
+  // True if no thread moves bytes: pump and wait do.
+  [[nodiscard]] virtual bool stepped() const = 0;
+
   // Takes all operations of the batch or none. Errors: arg (null, wrapping or overlapping range,
   // null or misaligned counter, id in use, an operation in its own predecessors or after a later
   // one of the batch), unsupported (fence kind), full (more operations, runs or predecessors than
@@ -144,8 +147,8 @@ class CopyEngine {
   virtual std::uint64_t pump(std::uint64_t budget) = 0;
 
   // Prepares host memory of a tier for fast copies (page-locks it, where a device needs that), and
-  // undoes it. No operation may use the range outside of these two calls if the backend asks for
-  // them; memcpy does not.
+  // undoes it; the destructor undoes what is left. The memory outlives both. Nothing to do for
+  // memcpy.
   virtual Status pin(void* /*base*/, Bytes /*size*/) { return {}; }
   virtual void unpin(void* /*base*/, Bytes /*size*/) {}
 };

@@ -482,6 +482,8 @@ HostCopyEngine::~HostCopyEngine() {
   for (std::thread& t : core_->threads) t.join();
 }
 
+bool HostCopyEngine::stepped() const { return core_->options.workers == 0; }
+
 Status HostCopyEngine::submit(const CopyBatch& batch) {
   if (Status s = check_fence(batch.fence); !s.ok()) return s;
   std::uint64_t runs = 0;

@@ -19,6 +19,7 @@ class BlindEngine final : public CopyEngine {
   BlindEngine(std::unique_ptr<CopyEngine> inner, bool drop_fence, bool drop_after)
       : inner_(std::move(inner)), drop_fence_(drop_fence), drop_after_(drop_after) {}
   [[nodiscard]] bool supports(FenceKind kind) const override { return inner_->supports(kind); }
+  [[nodiscard]] bool stepped() const override { return inner_->stepped(); }
   Status submit(const CopyBatch& batch) override {
     std::vector<CopyOperation> ops(batch.operations.begin(), batch.operations.end());
     for (CopyOperation& o : ops) {

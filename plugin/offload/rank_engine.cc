@@ -1,0 +1,415 @@
+#include "plugin/offload/rank_engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+namespace kvc {
+
+namespace {
+
+constexpr std::uint64_t report_bytes_min = 4096;  // one entry with all its failed blocks
+// Between two looks at the host's clock while waiting for worker threads.
+constexpr std::uint64_t wait_slice_ns = 10'000'000;
+
+std::uint64_t op_id(std::uint32_t job, std::uint32_t part) {
+  return std::uint64_t{job} << 32 | part;
+}
+
+CopyDirection direction_of(JobKind kind) {
+  return kind == JobKind::load ? CopyDirection::load : CopyDirection::store;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<RankEngine>> RankEngine::create(const RankOptions& options,
+                                                       std::unique_ptr<CopyEngine> copies,
+                                                       HostServices& host) {
+  KVC_CHECK(copies != nullptr);
+  if (options.report_bytes_max < report_bytes_min || options.part_descriptors == 0 ||
+      options.slab_bytes.n == 0) {
+    return {Code::arg,
+            fmt::format("rank {}: reports of {} bytes (at least {}), parts of {} copies, slabs "
+                        "of {} bytes (both above 0)",
+                        options.rank, options.report_bytes_max, report_bytes_min,
+                        options.part_descriptors, options.slab_bytes.n)};
+  }
+  return std::unique_ptr<RankEngine>(new RankEngine(options, std::move(copies), host));
+}
+
+RankEngine::RankEngine(const RankOptions& options, std::unique_ptr<CopyEngine> copies,
+                       HostServices& host)
+    : options_(options),
+      host_(host),
+      copies_(std::move(copies)),
+      report_buffer_(options.report_bytes_max),
+      report_(report_buffer_) {}
+
+RankEngine::~RankEngine() = default;
+
+Result<RankInfo> RankEngine::register_regions(std::span<const RankRegion> regions) {
+  if (layout_ != nullptr) {
+    return {Code::state, fmt::format("rank {}: regions are registered already", options_.rank)};
+  }
+  auto layout = RankLayout::make(regions, options_.layout);
+  if (!layout.ok()) {
+    return {layout.error().code, fmt::format("rank {}: {}", options_.rank, layout.error().text)};
+  }
+  std::vector<std::unique_ptr<RankSlots>> slots;
+  for (const SlotClass& c : layout.value().classes()) {
+    auto made =
+        RankSlots::create(c.bytes_per_block, layout.value().pages(), options_.slab_bytes, *copies_);
+    if (!made.ok()) {
+      return {made.error().code,
+              fmt::format("rank {}: class {}: {}", options_.rank, c.class_id, made.error().text)};
+    }
+    slots.push_back(std::move(made.value()));
+  }
+  layout_ = std::make_unique<RankLayout>(std::move(layout.value()));
+  slots_ = std::move(slots);
+  RankInfo info;
+  info.rank = options_.rank;
+  info.pages = layout_->pages();
+  info.classes = layout_->classes();
+  return info;
+}
+
+RankSlots& RankEngine::slots(std::uint32_t group) const {
+  return *slots_[layout_->class_of(group)];
+}
+
+SlotState& RankEngine::state(const PlanCopy& copy) const {
+  return slots(copy.group).state(copy.slot);
+}
+
+void RankEngine::advance() {
+  collect();
+  feed();
+}
+
+void RankEngine::collect() {
+  CopyCompletion some[64];
+  while (const std::size_t n = copies_->poll(some)) {
+    for (std::size_t i = 0; i < n; ++i) part_ended(some[i]);
+  }
+}
+
+void RankEngine::part_ended(const CopyCompletion& completion) {
+  const auto at = static_cast<std::uint32_t>(completion.id >> 32);
+  const auto part = static_cast<std::uint32_t>(completion.id);
+  Job& job = jobs_[at];
+  KVC_CHECK(!job.free && job.parts_open != 0 && part < job.part_begin.size());
+  --job.parts_open;
+  --parts_at_engine_;
+  if (completion.status != Code::ok) {
+    part_failed(job, part, completion);
+  } else {
+    const std::size_t end =
+        part + 1 < job.part_begin.size() ? job.part_begin[part + 1] : job.copies.size();
+    for (std::size_t i = job.part_begin[part]; i < end; ++i) {
+      job.moved_bytes += layout_->block_bytes(job.copies[i].group).n;
+    }
+  }
+  end_if_done(at);
+}
+
+void RankEngine::part_failed(Job& job, std::uint32_t part, const CopyCompletion& completion) {
+  if (job.status == Code::ok) job.status = completion.status;
+  if (completion.first_failed != no_failed_copy) {
+    std::size_t i = job.part_begin[part];
+    std::uint64_t left = completion.first_failed;
+    while (left >= layout_->pieces(job.copies[i].group).size()) {
+      left -= layout_->pieces(job.copies[i].group).size();
+      ++i;
+    }
+    // A backend that does not know the side must not cost an entry of the tier.
+    fail(job, job.copies[i], completion.status,
+         completion.side == CopySide::source ? FailedSide::source : FailedSide::destination);
+  }
+  // The rest of the job would be thrown away.
+  job.next_part = static_cast<std::uint32_t>(job.part_begin.size());
+}
+
+void RankEngine::feed() {
+  bool full = false;
+  for (auto& backlog : backlog_) {
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < backlog.size(); ++i) {
+      const std::uint32_t at = backlog[i];
+      Fed fed = Fed::full;
+      if (!full) fed = feed_job(at);
+      full = full || fed == Fed::full;
+      if (fed != Fed::done) {
+        backlog[kept++] = at;
+        continue;
+      }
+      jobs_[at].in_backlog = false;
+      end_if_done(at);
+    }
+    backlog.resize(kept);
+  }
+}
+
+RankEngine::Fed RankEngine::feed_job(std::uint32_t at) {
+  Job& job = jobs_[at];
+  if (job.awaits_stores_of != 0) return Fed::blocked;
+  after_.clear();
+  const auto parts = static_cast<std::uint32_t>(job.part_begin.size());
+  if (job.kind == JobKind::load && job.next_part < parts && !resolve_sources(job)) {
+    return Fed::blocked;
+  }
+  while (job.status == Code::ok && job.next_part < parts) {
+    const Status s = submit_part(at, job.next_part);
+    if (s.code == Code::full && parts_at_engine_ != 0) return Fed::full;
+    if (!s.ok()) {
+      // Nothing is in its way and it still does not fit, or the copies themselves are refused.
+      job.status = s.code;
+      host_.log(LogLevel::error, fmt::format("rank {}: job {}: {}", options_.rank, job.id, s.text));
+      break;
+    }
+    ++job.next_part;
+    ++job.parts_open;
+    ++parts_at_engine_;
+  }
+  if (job.status != Code::ok) job.next_part = parts;
+  return Fed::done;
+}
+
+// Whether the load can go to the copy engine now: after_ names the stores it comes after. A source
+// that no store has filled, or whose store failed, makes the job fail (then true).
+bool RankEngine::resolve_sources(Job& job) {
+  writers_.clear();
+  for (const PlanCopy& copy : job.copies) {
+    const SlotState& s = state(copy);
+    if (s.writer == 0) {
+      if (s.written == 0) fail(job, copy, Code::io, FailedSide::source);
+      continue;
+    }
+    const std::uint32_t writer = s.writer - 1;
+    if (jobs_[writer].status != Code::ok) {
+      fail(job, copy, Code::io, FailedSide::source);
+    } else if (std::find(writers_.begin(), writers_.end(), writer) == writers_.end()) {
+      writers_.push_back(writer);
+    }
+  }
+  if (job.status != Code::ok) return true;
+  for (const std::uint32_t writer : writers_) {
+    const Job& store = jobs_[writer];
+    const auto parts = static_cast<std::uint32_t>(store.part_begin.size());
+    if (store.next_part < parts || after_.size() + parts > chain_max) return false;
+    // Parts that ended are unknown to the copy engine, which counts them as ended.
+    for (std::uint32_t p = 0; p < parts; ++p) after_.push_back(op_id(writer, p));
+  }
+  return true;
+}
+
+Status RankEngine::submit_part(std::uint32_t at, std::uint32_t part) {
+  const Job& job = jobs_[at];
+  const std::size_t end =
+      part + 1 < job.part_begin.size() ? job.part_begin[part + 1] : job.copies.size();
+  descriptors_.clear();
+  for (std::size_t i = job.part_begin[part]; i < end; ++i) {
+    const PlanCopy& copy = job.copies[i];
+    std::byte* slot = slots(copy.group).bytes(copy.slot);
+    for (const RankLayout::Piece& piece : layout_->pieces(copy.group)) {
+      std::byte* host = slot + piece.slot_offset;
+      std::uint8_t* device = layout_->address(piece, copy.block);
+      if (job.kind == JobKind::load) {
+        descriptors_.push_back({device, host, piece.bytes});
+      } else {
+        descriptors_.push_back({host, device, piece.bytes});
+      }
+    }
+  }
+  const CopyOperation op{op_id(at, part), direction_of(job.kind), descriptors_, after_};
+  return copies_->submit({job.fence, std::span(&op, 1)});
+}
+
+// The record of a job stays in use as long as the backlog names it.
+void RankEngine::end_if_done(std::uint32_t at) {
+  const Job& job = jobs_[at];
+  if (!job.in_backlog && job.parts_open == 0 && job.next_part == job.part_begin.size()) end_job(at);
+}
+
+void RankEngine::end_job(std::uint32_t at) {
+  Job& job = jobs_[at];
+  KVC_CHECK(!job.ended && job.parts_open == 0);
+  job.ended = true;
+  unmark(at);
+  const bool ok = job.status == Code::ok && !job.late;
+  if (job.kind == JobKind::load) {
+    ++(ok ? counters_.loads_ok : counters_.loads_failed);
+    counters_.loaded_bytes += job.moved_bytes;
+  } else {
+    ++(ok ? counters_.stores_ok : counters_.stores_failed);
+    counters_.stored_bytes += job.moved_bytes;
+  }
+  ended_.push_back(at);
+}
+
+RankProgress RankEngine::progress() {
+  for (const std::uint32_t at : told_) give_back(at);
+  told_.clear();
+  items_.clear();
+  advance();
+  report_.begin(epoch_, options_.rank, report_sequence_ + 1);
+  const std::uint64_t now = host_.now_ns();
+  bool room = tell_late(JobKind::load, now) && tell_late(JobKind::store, now);
+  while (room && !ended_.empty()) {
+    const std::uint32_t at = ended_.front();
+    room = tell(jobs_[at], ReportPhase::ended);
+    if (!room) break;
+    ended_.pop_front();
+    open_.erase(jobs_[at].id);
+    told_.push_back(at);
+  }
+  RankProgress out;
+  out.loads = items_;
+  if (report_.entries() != 0) {
+    ++report_sequence_;
+    ++counters_.reports;
+    out.report = report_.finish();
+  }
+  return out;
+}
+
+// Tells of jobs of a kind that are past their deadline, the longest first; false: the report is
+// full.
+bool RankEngine::tell_late(JobKind kind, std::uint64_t now) {
+  auto& due = due_[kind == JobKind::load ? 0 : 1];
+  while (!due.empty()) {
+    const auto [at, id] = due.front();
+    Job& job = jobs_[at];
+    const bool over = job.free || job.id != id || job.ended;
+    if (!over) {
+      if (job.deadline_ns > now) return true;
+      if (!tell(job, ReportPhase::deadline)) return false;
+      job.late = true;
+      ++counters_.jobs_late;
+    }
+    due.pop_front();
+  }
+  return true;
+}
+
+bool RankEngine::tell(const Job& job, ReportPhase phase) {
+  const bool deadline = phase == ReportPhase::deadline || job.late;
+  const Code status = deadline ? Code::deadline : job.status;
+  const std::span<const FailedBlock> failed =
+      phase == ReportPhase::deadline ? std::span<const FailedBlock>() : std::span(job.failed);
+  const std::uint64_t moved = phase == ReportPhase::deadline ? 0 : job.moved_bytes;
+  if (!report_.add({job.id, job.kind, phase, status, moved}, failed)) return false;
+  if (job.kind == JobKind::load && !job.late) {
+    items_.push_back({status, job.request, job.id, failed});
+  }
+  return true;
+}
+
+bool RankEngine::any_open(std::span<const JobId> jobs) const {
+  const auto is_open = [this](JobId id) {
+    const auto it = open_.find(id);
+    return it != open_.end() && !jobs_[it->second].ended;
+  };
+  if (jobs.empty()) return open_.size() != ended_.size();
+  return std::any_of(jobs.begin(), jobs.end(), is_open);
+}
+
+// Operations of these jobs (all jobs if empty) that the copy engine has or had.
+void RankEngine::ops_of(std::span<const JobId> jobs, std::vector<std::uint64_t>& out) const {
+  const auto add = [&](std::uint32_t at) {
+    if (jobs_[at].ended) return;
+    for (std::uint32_t p = 0; p < jobs_[at].next_part; ++p) out.push_back(op_id(at, p));
+  };
+  out.clear();
+  for (const JobId id : jobs) {
+    if (const auto it = open_.find(id); it != open_.end()) add(it->second);
+  }
+  // With nothing of their own at the engine they wait for others: for room, or for their sources.
+  if (out.empty()) {
+    for (const auto& [id, at] : open_) add(at);
+  }
+}
+
+Code RankEngine::wait(std::span<const JobId> jobs, std::uint64_t timeout_ns) {
+  const std::uint64_t begin = host_.now_ns();
+  for (;;) {
+    advance();
+    if (!any_open(jobs)) return Code::ok;
+    if (copies_->stepped()) {
+      if (copies_->pump(1) != 0) continue;
+      advance();
+      // Nothing to do, unless that handed something over.
+      if (copies_->pump(1) == 0) return any_open(jobs) ? Code::later : Code::ok;
+      continue;
+    }
+    const std::uint64_t spent = host_.now_ns() - begin;
+    if (spent >= timeout_ns || parts_at_engine_ == 0) return Code::later;
+    ops_of(jobs, after_);
+    const std::uint64_t slice = std::min(timeout_ns - spent, wait_slice_ns);
+    // Ended or not: the loop looks.
+    static_cast<void>(
+        copies_->wait(after_, std::chrono::nanoseconds(static_cast<std::int64_t>(slice))));
+  }
+}
+
+Code RankEngine::pump(std::uint32_t budget) {
+  std::uint64_t left = budget;
+  advance();
+  while (left != 0) {
+    const std::uint64_t did = copies_->pump(left);
+    advance();
+    if (did == 0) return Code::ok;
+    left -= did;
+  }
+  return budget == 0 ? Code::ok : Code::later;
+}
+
+Bytes RankEngine::host_mapped() const {
+  Bytes sum;
+  for (const auto& s : slots_) sum += s->mapped();
+  return sum;
+}
+
+std::string RankEngine::verify() const {
+  std::vector<std::vector<std::uint32_t>> readers;
+  std::vector<std::vector<std::uint32_t>> writers;
+  for (const auto& s : slots_) {
+    readers.emplace_back(s->touched(), 0);
+    writers.emplace_back(s->touched(), 0);
+  }
+  std::uint64_t parts = 0;
+  std::size_t used = 0;
+  for (std::uint32_t at = 0; at < jobs_.size(); ++at) {
+    const Job& job = jobs_[at];
+    if (job.free) continue;
+    ++used;
+    parts += job.parts_open;
+    if (job.ended && job.marked != 0)
+      return fmt::format("job {} ended and still marks slots", job.id);
+    for (std::uint32_t i = 0; i < job.marked; ++i) {
+      const std::uint32_t c = layout_->class_of(job.copies[i].group);
+      (job.kind == JobKind::load ? readers[c][job.copies[i].slot] += 1
+                                 : writers[c][job.copies[i].slot] = at + 1);
+    }
+  }
+  if (parts != parts_at_engine_)
+    return fmt::format("{} parts are open, {} counted", parts, parts_at_engine_);
+  if (used != open_.size() + told_.size()) {
+    return fmt::format("{} job records, {} open and {} told", used, open_.size(), told_.size());
+  }
+  for (std::size_t c = 0; c < slots_.size(); ++c) {
+    for (std::uint32_t slot = 0; slot < slots_[c]->touched(); ++slot) {
+      const SlotState& s = slots_[c]->state(slot);
+      if (s.readers != readers[c][slot] || s.writer != writers[c][slot]) {
+        return fmt::format("slot {} of class {}: {} readers and writer {}, jobs say {} and {}",
+                           slot, c, s.readers, s.writer, readers[c][slot], writers[c][slot]);
+      }
+      if (s.writer != 0 && s.written != 0)
+        return fmt::format("slot {} is written and being written", slot);
+    }
+  }
+  return {};
+}
+
+}  // namespace kvc

@@ -1,0 +1,217 @@
+// The rank role of a connector with a host tier: turns plans into copies, and copies into verdicts
+// and reports (design 2.4). Free of ABI types; plugin/edge unpacks kvc.h and calls this.
+#pragma once
+#include <array>
+#include <boost/unordered/unordered_flat_map.hpp>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cuda/copy_engine.h"
+#include "cuda/host_arena.h"
+#include "plugin/core/result.h"
+#include "plugin/offload/plan_format.h"
+#include "plugin/offload/rank_layout.h"
+#include "plugin/offload/rank_slots.h"
+#include "plugin/offload/report_format.h"
+#include "plugin/offload/scheduler_role.h"
+
+namespace kvc {
+
+inline constexpr std::uint64_t no_deadline_ms = UINT64_MAX;
+
+struct RankOptions {
+  std::uint32_t rank = 0;
+  RankLayoutOptions layout;
+  // By the host's clock from submit, checked in progress (design 2.4). no_deadline_ms: never.
+  std::uint64_t load_deadline_ms = 30'000;
+  std::uint64_t store_deadline_ms = 60'000;
+  std::uint64_t report_bytes_max = 256 * 1024;  // >= 4096; what does not fit travels in the next
+  // A job is handed to the copy engine in parts of about so many copy descriptors (at least one
+  // block each). The engine must have room for one part: runs_max >= this + the regions of a group.
+  std::uint32_t part_descriptors = 1024;
+  Bytes slab_bytes{std::uint64_t{64} << 20};  // unlimited pools grow by this much
+};
+
+// This rank's part of a load has ended, or is past its deadline (status deadline).
+struct LoadDone {
+  Code status = Code::ok;
+  RequestId request = 0;
+  JobId job = 0;
+  std::span<const FailedBlock> failed;  // not exhaustive: docs/formats/report.md
+};
+
+struct RankProgress {
+  std::span<const LoadDone> loads;
+  std::span<const std::uint8_t> report;  // empty: nothing to say
+};
+
+struct RankCounters {
+  std::uint64_t loads_ok = 0;
+  std::uint64_t loads_failed = 0;
+  std::uint64_t stores_ok = 0;
+  std::uint64_t stores_failed = 0;
+  std::uint64_t jobs_late = 0;     // past their deadline
+  std::uint64_t jobs_refused = 0;  // named a block, group or slot that must not be touched
+  std::uint64_t loaded_bytes = 0;  // of parts that ended ok
+  std::uint64_t stored_bytes = 0;
+  std::uint64_t reports = 0;
+};
+
+// Threads:    one caller at a time (kvc.h [rank]); the copy engine has its own threads.
+// Owns:       the copy engine, the host memory of the tier, all open jobs. Device regions and fence
+//             counters are the engine's and stay valid until destruction, which stops all copies.
+// Invariants: no byte outside the registered regions and the own pool is read or written, whatever
+// a
+//             plan says; each job is reported ended exactly once, each load has exactly one item;
+//             a slot is loaded only if its last store ended ok; store -> load of one slot is
+//             ordered.
+class RankEngine {
+ public:
+  // `host` outlives the rank; `copies` is the backend for the device kind. Errors: arg.
+  static Result<std::unique_ptr<RankEngine>> create(const RankOptions& options,
+                                                    std::unique_ptr<CopyEngine> copies,
+                                                    HostServices& host);
+  ~RankEngine();
+  RankEngine(const RankEngine&) = delete;
+  RankEngine& operator=(const RankEngine&) = delete;
+
+  // Once. The spans of the result live as long as the rank; usable_slots is 0 in it (set_ranks of
+  // the scheduler role decides). Errors: those of RankLayout::make; full: no host memory; state:
+  // called before. After an error nothing is registered.
+  Result<RankInfo> register_regions(std::span<const RankRegion> regions);
+
+  // Each once per plan, steps ascending, in either order for one plan. Nothing was taken on error:
+  // arg (malformed plan, job id 0 or open already, bad counter), state (no regions, foreign epoch,
+  // step out of order or repeated), unsupported (fence kind), full (memory). A job that names what
+  // must not be touched ends failed without moving a byte; the rest runs.
+  Status submit_loads(std::span<const std::uint8_t> plan, const Fence& fence);
+  Status submit_stores(std::span<const std::uint8_t> plan, const Fence& fence);
+
+  // What ended since the last call, and what is past its deadline. Spans live until the next call.
+  RankProgress progress();
+
+  // Waits until the parts of `jobs` on this rank have ended (empty: all open ones; unknown ids
+  // count as ended), for at most timeout_ns of the host's clock. ok, or later: they have not, or
+  // nothing can end them before another call (a chained load whose stores were not submitted; a
+  // copy engine without threads that can do nothing). Results come from progress.
+  Code wait(std::span<const JobId> jobs, std::uint64_t timeout_ns);
+
+  // Does at most `budget` pieces of copy work in the calling thread, if the copy engine has no
+  // threads of its own. later: the budget was used up.
+  Code pump(std::uint32_t budget);
+
+  [[nodiscard]] const RankCounters& counters() const { return counters_; }
+  // Jobs whose end has not been reported by progress yet.
+  [[nodiscard]] std::size_t open_jobs() const { return open_.size(); }
+  // Host memory mapped for slots.
+  [[nodiscard]] Bytes host_mapped() const;
+
+  // Slow check for tests; empty text: all invariants hold.
+  [[nodiscard]] std::string verify() const;
+
+ private:
+  // One job of a plan. Records are reused, their vectors keep their room.
+  struct Job {
+    JobId id = 0;
+    RequestId request = 0;
+    JobKind kind = JobKind::load;
+    Fence fence;
+    std::vector<PlanCopy> copies;
+    std::vector<std::uint32_t> part_begin;  // index of the first copy of each part
+    std::uint64_t awaits_stores_of = 0;     // step; 0: none (design 2.4: chained loads)
+    std::uint64_t deadline_ns = UINT64_MAX;
+    std::uint32_t next_part = 0;   // first part that the copy engine has not got
+    std::uint32_t parts_open = 0;  // parts that the copy engine has
+    std::uint32_t marked = 0;      // copies whose slots are marked as read or written by this job
+    std::uint64_t moved_bytes = 0;
+    Code status = Code::ok;
+    std::vector<FailedBlock> failed;
+    bool in_backlog = false;
+    bool ended = false;
+    bool late = false;
+    bool free = true;
+  };
+  struct Due {
+    std::uint32_t job = 0;
+    JobId id = 0;
+  };
+  enum class Fed { done, blocked, full };
+  static constexpr std::size_t chain_max = 16;  // operations that a chained load may name
+
+  RankEngine(const RankOptions& options, std::unique_ptr<CopyEngine> copies, HostServices& host);
+
+  // Accepting plans (rank_submit.cc).
+  Status submit(JobKind kind, std::span<const std::uint8_t> plan, const Fence& fence);
+  Status check_plan(JobKind kind, const PlanView& plan) const;
+  Status check_fence(const Fence& fence) const;
+  Status take_jobs(PlanReader jobs);
+  void give_back(std::uint32_t at);
+  std::uint32_t take_record();
+  void start(std::uint32_t at, const Fence& fence, std::uint64_t step, std::uint64_t now);
+  void check_copies(Job& job);
+  [[nodiscard]] bool chained(const Job& job, std::uint64_t step) const;
+  [[nodiscard]] SlotState& state(const PlanCopy& copy) const;
+  [[nodiscard]] RankSlots& slots(std::uint32_t group) const;
+  void mark_load(Job& job);
+  void mark_store(std::uint32_t at);
+  void unmark(std::uint32_t at);
+  void announce(const PlanView& plan, bool on);
+  void release_chained(std::uint64_t step);
+  void split(Job& job) const;
+  void fail(Job& job, const PlanCopy& copy, Code status, FailedSide side) const;
+  void refuse(const Job& job);
+
+  // Moving bytes (rank_engine.cc).
+  void advance();
+  void collect();
+  void feed();
+  Fed feed_job(std::uint32_t at);
+  [[nodiscard]] bool resolve_sources(Job& job);
+  Status submit_part(std::uint32_t at, std::uint32_t part);
+  void part_ended(const CopyCompletion& completion);
+  void part_failed(Job& job, std::uint32_t part, const CopyCompletion& completion);
+  void end_if_done(std::uint32_t at);
+  void end_job(std::uint32_t at);
+  [[nodiscard]] bool any_open(std::span<const JobId> jobs) const;
+  void ops_of(std::span<const JobId> jobs, std::vector<std::uint64_t>& out) const;
+
+  // Saying what happened.
+  bool tell_late(JobKind kind, std::uint64_t now);
+  bool tell(const Job& job, ReportPhase phase);
+
+  const RankOptions options_;
+  HostServices& host_;
+  std::unique_ptr<RankLayout> layout_;
+  std::vector<std::unique_ptr<RankSlots>> slots_;  // by class
+  // Destroyed before the memory above: its destructor stops all copies.
+  std::unique_ptr<CopyEngine> copies_;
+
+  bool epoch_known_ = false;
+  std::uint64_t epoch_ = 0;
+  std::array<std::uint64_t, 2> last_step_{};  // by direction
+  std::deque<Job> jobs_;
+  std::vector<std::uint32_t> free_jobs_;
+  boost::unordered_flat_map<JobId, std::uint32_t> open_;  // until progress told its end
+  std::array<std::vector<std::uint32_t>, 2> backlog_;     // not wholly at the copy engine
+  std::array<std::deque<Due>, 2> due_;                    // by deadline, ascending
+  std::deque<std::uint32_t> ended_;                       // not told yet
+  std::vector<std::uint32_t> told_;                       // spans of the last progress read them
+  std::uint64_t parts_at_engine_ = 0;
+
+  std::vector<LoadDone> items_;
+  std::vector<std::uint8_t> report_buffer_;
+  ReportEncoder report_;
+  std::uint64_t report_sequence_ = 0;
+  RankCounters counters_;
+  // Reused between calls.
+  std::vector<CopyDescriptor> descriptors_;
+  std::vector<std::uint64_t> after_;
+  std::vector<std::uint32_t> writers_;
+  std::vector<std::uint32_t> taken_;
+};
+
+}  // namespace kvc

@@ -1,0 +1,198 @@
+// A rank with real memory around it, for tests.
+#pragma once
+#include <cstring>
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "cuda/host_copy_engine.h"
+#include "plugin/offload/rank_engine.h"
+
+namespace kvc::rank_test {
+
+class FakeHost final : public HostServices {
+ public:
+  void log(LogLevel level, std::string_view text) override { lines.emplace_back(level, text); }
+  [[nodiscard]] std::uint64_t now_ns() override { return now; }
+  [[nodiscard]] bool can_query_blocks() const override { return false; }
+  [[nodiscard]] bool has_key(std::uint32_t, BlockId, const std::uint8_t*, Tokens&) override {
+    return false;
+  }
+  [[nodiscard]] bool block_of(std::uint32_t, const std::uint8_t*, BlockId&) override {
+    return false;
+  }
+
+  std::uint64_t now = 1;
+  std::vector<std::pair<LogLevel, std::string>> lines;
+};
+
+// The clock moves with the machine's, for tests with threads.
+class RealTimeHost final : public HostServices {
+ public:
+  void log(LogLevel, std::string_view) override {}
+  [[nodiscard]] std::uint64_t now_ns() override {
+    return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                          std::chrono::steady_clock::now().time_since_epoch())
+                                          .count());
+  }
+  [[nodiscard]] bool can_query_blocks() const override { return false; }
+  [[nodiscard]] bool has_key(std::uint32_t, BlockId, const std::uint8_t*, Tokens&) override {
+    return false;
+  }
+  [[nodiscard]] bool block_of(std::uint32_t, const std::uint8_t*, BlockId&) override {
+    return false;
+  }
+};
+
+struct PlannedCopies {
+  JobId job = 0;
+  std::vector<PlanCopy> copies;
+  RequestId request = 1;
+};
+
+inline std::vector<std::uint8_t> make_plan(std::uint64_t epoch, std::uint64_t step,
+                                           const std::vector<PlannedCopies>& loads,
+                                           const std::vector<PlannedCopies>& stores) {
+  std::uint64_t copies = 0;
+  for (const auto* list : {&loads, &stores}) {
+    for (const auto& j : *list) copies += j.copies.size();
+  }
+  std::vector<std::uint8_t> bytes(plan_bytes(loads.size() + stores.size(), copies));
+  PlanEncoder e(bytes);
+  e.begin(epoch, step);
+  bool fits = true;
+  for (const auto& j : loads) fits = fits && e.add_job(JobKind::load, j.job, j.request, j.copies);
+  for (const auto& j : stores) fits = fits && e.add_job(JobKind::store, j.job, j.request, j.copies);
+  if (!fits) throw std::logic_error("plan does not fit");
+  static_cast<void>(e.finish());
+  return bytes;
+}
+
+struct Seen {
+  std::vector<ReportJob> reported;
+  std::map<JobId, std::vector<FailedBlock>> failed;
+  std::vector<std::pair<JobId, Code>> items;
+  std::map<JobId, std::vector<FailedBlock>> item_failed;
+};
+
+// Two groups of 48-byte blocks: group 0 in regions of 32 and 16 bytes, group 1 in one region.
+struct World {
+  static constexpr std::uint64_t blocks = 16;
+  static constexpr std::uint64_t epoch = 77;
+  static constexpr std::uint64_t block_bytes = 48;
+
+  explicit World(CopyFault* fault = nullptr, RankOptions o = options(),
+                 HostCopyOptions c = copies()) {
+    c.fault = fault;
+    auto engine = HostCopyEngine::create(c);
+    if (!engine.ok()) throw std::runtime_error(engine.error().text);
+    auto made = RankEngine::create(o, std::move(engine.value()), host);
+    if (!made.ok()) throw std::runtime_error(made.error().text);
+    rank = std::move(made.value());
+    auto info_or = rank->register_regions(regions());
+    if (!info_or.ok()) throw std::runtime_error(info_or.error().text);
+    info = info_or.value();
+    for (std::size_t i = 0; i < device.size(); ++i)
+      device[i] = static_cast<std::uint8_t>(i * 7 + 3);
+  }
+
+  static RankOptions options() {
+    RankOptions o;
+    o.rank = 5;
+    o.layout.groups = 2;
+    o.layout.cacheable_mask = 0b11;
+    o.layout.device_blocks = blocks;
+    o.layout.null_block = 0;
+    o.layout.host_blocks = 8;
+    return o;
+  }
+  static HostCopyOptions copies() {
+    HostCopyOptions c;
+    c.workers = 0;
+    return c;
+  }
+
+  std::vector<RankRegion> regions() {
+    std::vector<RankRegion> out(3);
+    const std::uint64_t at[] = {0, 1024, 2048};
+    const std::uint64_t bytes[] = {32, 16, 48};
+    const std::uint64_t stride[] = {32, 24, 48};
+    for (std::size_t i = 0; i < 3; ++i) {
+      out[i].base = device.data() + at[i];
+      out[i].size_bytes = {1024};
+      out[i].stride_bytes = {stride[i]};
+      out[i].block_bytes = {bytes[i]};
+      out[i].group_mask = i < 2 ? 0b01 : 0b10;
+    }
+    return out;
+  }
+
+  // The bytes of a block, regions joined.
+  std::vector<std::uint8_t> block(std::uint32_t group, BlockId b) {
+    std::vector<std::uint8_t> out;
+    for (const RankRegion& r : regions()) {
+      if ((r.group_mask >> group & 1) == 0) continue;
+      const std::uint8_t* p = r.base + static_cast<std::uint64_t>(b) * r.stride_bytes.n;
+      out.insert(out.end(), p, p + r.block_bytes.n);
+    }
+    return out;
+  }
+  void fill(std::uint32_t group, BlockId b, std::uint8_t seed) {
+    for (const RankRegion& r : regions()) {
+      if ((r.group_mask >> group & 1) == 0) continue;
+      std::uint8_t* p = r.base + static_cast<std::uint64_t>(b) * r.stride_bytes.n;
+      for (std::uint64_t i = 0; i < r.block_bytes.n; ++i)
+        p[i] = static_cast<std::uint8_t>(seed + i * 3);
+    }
+  }
+
+  Status submit(const std::vector<PlannedCopies>& loads, const std::vector<PlannedCopies>& stores,
+                Fence load_fence = {}, Fence store_fence = {}) {
+    const auto plan = make_plan(epoch, ++step, loads, stores);
+    if (Status s = rank->submit_loads(plan, load_fence); !s.ok()) return s;
+    return rank->submit_stores(plan, store_fence);
+  }
+
+  // One progress, decoded.
+  Seen progress() {
+    Seen out;
+    const RankProgress p = rank->progress();
+    for (const LoadDone& d : p.loads) {
+      out.items.emplace_back(d.job, d.status);
+      out.item_failed[d.job].assign(d.failed.begin(), d.failed.end());
+    }
+    if (p.report.empty()) return out;
+    const std::vector<std::uint8_t> bytes(p.report.begin(), p.report.end());
+    const auto view = ReportView::read(bytes);
+    if (!view.ok()) throw std::runtime_error(view.error().text);
+    if (view.value().epoch() != epoch || view.value().rank() != 5 ||
+        view.value().sequence() != ++reports) {
+      throw std::runtime_error("wrong report header");
+    }
+    ReportReader reader = view.value().entries();
+    ReportEntry entry;
+    while (reader.next(entry)) {
+      out.reported.push_back(entry.job());
+      for (std::uint32_t i = 0; i < entry.failed_count(); ++i)
+        out.failed[entry.job().job].push_back(entry.failed(i));
+    }
+    return out;
+  }
+  // Does all the work there is, then progress.
+  Seen run() {
+    while (rank->pump(1000) == Code::later) {
+    }
+    return progress();
+  }
+
+  FakeHost host;
+  std::vector<std::uint8_t> device = std::vector<std::uint8_t>(3072);
+  std::unique_ptr<RankEngine> rank;
+  RankInfo info;
+  std::uint64_t step = 0;
+  std::uint64_t reports = 0;
+};
+
+}  // namespace kvc::rank_test
