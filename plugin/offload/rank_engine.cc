@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 
 namespace kvc {
 
@@ -56,18 +57,14 @@ Result<RankInfo> RankEngine::register_regions(std::span<const RankRegion> region
   if (!layout.ok()) {
     return {layout.error().code, fmt::format("rank {}: {}", options_.rank, layout.error().text)};
   }
-  std::vector<std::unique_ptr<RankSlots>> slots;
-  for (const SlotClass& c : layout.value().classes()) {
-    auto made =
-        RankSlots::create(c.bytes_per_block, layout.value().pages(), options_.slab_bytes, *copies_);
-    if (!made.ok()) {
-      return {made.error().code,
-              fmt::format("rank {}: class {}: {}", options_.rank, c.class_id, made.error().text)};
-    }
-    slots.push_back(std::move(made.value()));
+  const RankLayout& l = layout.value();
+  auto pages =
+      RankPages::create(l.classes(), l.page_bytes(), l.pages(), options_.slab_bytes, *copies_);
+  if (!pages.ok()) {
+    return {pages.error().code, fmt::format("rank {}: {}", options_.rank, pages.error().text)};
   }
   layout_ = std::make_unique<RankLayout>(std::move(layout.value()));
-  slots_ = std::move(slots);
+  pages_ = std::move(pages.value());
   RankInfo info;
   info.rank = options_.rank;
   info.pages = layout_->pages();
@@ -75,12 +72,8 @@ Result<RankInfo> RankEngine::register_regions(std::span<const RankRegion> region
   return info;
 }
 
-RankSlots& RankEngine::slots(std::uint32_t group) const {
-  return *slots_[layout_->class_of(group)];
-}
-
 SlotState& RankEngine::state(const PlanCopy& copy) const {
-  return slots(copy.group).state(copy.slot);
+  return pages_->state(layout_->class_of(copy.group), copy.slot);
 }
 
 void RankEngine::advance() {
@@ -211,7 +204,7 @@ Status RankEngine::submit_part(std::uint32_t at, std::uint32_t part) {
   descriptors_.clear();
   for (std::size_t i = job.part_begin[part]; i < end; ++i) {
     const PlanCopy& copy = job.copies[i];
-    std::byte* slot = slots(copy.group).bytes(copy.slot);
+    std::byte* slot = pages_->bytes(layout_->class_of(copy.group), copy.slot);
     for (const RankLayout::Piece& piece : layout_->pieces(copy.group)) {
       std::byte* host = slot + piece.slot_offset;
       std::uint8_t* device = layout_->address(piece, copy.block);
@@ -365,19 +358,12 @@ Code RankEngine::pump(std::uint32_t budget) {
   return budget == 0 ? Code::ok : Code::later;
 }
 
-Bytes RankEngine::host_mapped() const {
-  Bytes sum;
-  for (const auto& s : slots_) sum += s->mapped();
-  return sum;
-}
+Bytes RankEngine::host_mapped() const { return pages_ == nullptr ? Bytes{} : pages_->mapped(); }
 
 std::string RankEngine::verify() const {
-  std::vector<std::vector<std::uint32_t>> readers;
-  std::vector<std::vector<std::uint32_t>> writers;
-  for (const auto& s : slots_) {
-    readers.emplace_back(s->touched(), 0);
-    writers.emplace_back(s->touched(), 0);
-  }
+  using Slot = std::pair<std::uint32_t, std::uint32_t>;  // class, number
+  std::map<Slot, std::uint32_t> readers;
+  std::map<Slot, std::uint32_t> writers;
   std::uint64_t parts = 0;
   std::size_t used = 0;
   for (std::uint32_t at = 0; at < jobs_.size(); ++at) {
@@ -388,9 +374,12 @@ std::string RankEngine::verify() const {
     if (job.ended && job.marked != 0)
       return fmt::format("job {} ended and still marks slots", job.id);
     for (std::uint32_t i = 0; i < job.marked; ++i) {
-      const std::uint32_t c = layout_->class_of(job.copies[i].group);
-      (job.kind == JobKind::load ? readers[c][job.copies[i].slot] += 1
-                                 : writers[c][job.copies[i].slot] = at + 1);
+      const Slot slot{layout_->class_of(job.copies[i].group), job.copies[i].slot};
+      if (job.kind == JobKind::load) {
+        ++readers[slot];
+      } else if (!writers.emplace(slot, at + 1).second) {
+        return fmt::format("slot {} of class {} has two writers", slot.second, slot.first);
+      }
     }
   }
   if (parts != parts_at_engine_)
@@ -398,18 +387,23 @@ std::string RankEngine::verify() const {
   if (used != open_.size() + told_.size()) {
     return fmt::format("{} job records, {} open and {} told", used, open_.size(), told_.size());
   }
-  for (std::size_t c = 0; c < slots_.size(); ++c) {
-    for (std::uint32_t slot = 0; slot < slots_[c]->touched(); ++slot) {
-      const SlotState& s = slots_[c]->state(slot);
-      if (s.readers != readers[c][slot] || s.writer != writers[c][slot]) {
-        return fmt::format("slot {} of class {}: {} readers and writer {}, jobs say {} and {}",
-                           slot, c, s.readers, s.writer, readers[c][slot], writers[c][slot]);
-      }
-      if (s.writer != 0 && s.written != 0)
-        return fmt::format("slot {} is written and being written", slot);
+  std::string problem;
+  if (pages_ == nullptr) return problem;
+  pages_->for_each([&](std::uint32_t cls, std::uint32_t slot, const SlotState& s) {
+    const auto r = readers.find({cls, slot});
+    const auto w = writers.find({cls, slot});
+    if (s.readers != (r == readers.end() ? 0 : r->second) ||
+        s.writer != (w == writers.end() ? 0 : w->second) || (s.writer != 0 && s.written != 0)) {
+      problem =
+          fmt::format("slot {} of class {}: {} readers, writer {}, written {}, unlike the jobs",
+                      slot, cls, s.readers, s.writer, s.written);
     }
-  }
-  return {};
+    if (r != readers.end()) readers.erase(r);
+    if (w != writers.end()) writers.erase(w);
+  });
+  if (problem.empty() && readers.size() + writers.size() != 0)
+    problem = "a job marks a slot of a foreign page";
+  return problem;
 }
 
 }  // namespace kvc

@@ -11,11 +11,10 @@
 #include <vector>
 
 #include "cuda/copy_engine.h"
-#include "cuda/host_arena.h"
 #include "plugin/core/result.h"
 #include "plugin/offload/plan_format.h"
 #include "plugin/offload/rank_layout.h"
-#include "plugin/offload/rank_slots.h"
+#include "plugin/offload/rank_pages.h"
 #include "plugin/offload/report_format.h"
 #include "plugin/offload/scheduler_role.h"
 
@@ -155,7 +154,6 @@ class RankEngine {
   void check_copies(Job& job);
   [[nodiscard]] bool chained(const Job& job, std::uint64_t step) const;
   [[nodiscard]] SlotState& state(const PlanCopy& copy) const;
-  [[nodiscard]] RankSlots& slots(std::uint32_t group) const;
   void mark_load(Job& job);
   void mark_store(std::uint32_t at);
   void unmark(std::uint32_t at);
@@ -186,7 +184,7 @@ class RankEngine {
   const RankOptions options_;
   HostServices& host_;
   std::unique_ptr<RankLayout> layout_;
-  std::vector<std::unique_ptr<RankSlots>> slots_;  // by class
+  std::unique_ptr<RankPages> pages_;
   // Destroyed before the memory above: its destructor stops all copies.
   std::unique_ptr<CopyEngine> copies_;
 

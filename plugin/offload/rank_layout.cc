@@ -146,7 +146,6 @@ void RankLayout::make_classes() {
     if (at == classes_.size()) {
       SlotClass fresh;
       fresh.class_id = static_cast<std::uint32_t>(at);
-      fresh.slots_per_page = 1;
       fresh.bytes_per_block = {bytes_[g]};
       classes_.push_back(fresh);
     }
@@ -157,28 +156,32 @@ void RankLayout::make_classes() {
 }
 
 Status RankLayout::size_pool() {
+  std::uint64_t smallest = UINT64_MAX;
+  for (const SlotClass& c : classes_) {
+    page_bytes_ = std::max(page_bytes_, c.bytes_per_block.n);
+    smallest = std::min(smallest, c.bytes_per_block.n);
+  }
+  for (SlotClass& c : classes_) c.slots_per_page = page_bytes_ / c.bytes_per_block.n;
+  const std::uint64_t widest = page_bytes_ / smallest;
+  if (widest > slots_max / 2) {
+    return bad("blocks of {} and of {} bytes in one model: {} slots of the smaller on a page",
+               page_bytes_, smallest, widest);
+  }
   if (options_.host_unlimited) {
     pages_ = UINT64_MAX;
     return {};
   }
-  std::uint64_t page = 0;
-  std::uint64_t largest = 0;
-  for (const SlotClass& c : classes_) {
-    if (__builtin_add_overflow(page, c.bytes_per_block.n, &page)) {
-      return bad("a page of {} classes is larger than 2^64 bytes", classes_.size());
-    }
-    largest = std::max(largest, c.bytes_per_block.n);
-  }
   std::uint64_t budget = options_.host_bytes.n;
-  if (options_.host_blocks != 0 && __builtin_mul_overflow(options_.host_blocks, largest, &budget)) {
-    return bad("{} host blocks of {} bytes overflow", options_.host_blocks, largest);
+  if (options_.host_blocks != 0 &&
+      __builtin_mul_overflow(options_.host_blocks, page_bytes_, &budget)) {
+    return bad("{} host blocks of {} bytes overflow", options_.host_blocks, page_bytes_);
   }
-  pages_ = std::min(budget / page, slots_max);
+  pages_ = std::min(budget / page_bytes_, slots_max / widest);
   if (pages_ < 2) {
     return bad(
-        "host pool of {} bytes ({} blocks of {} bytes) holds {} slots of each of {} classes, {} "
-        "bytes together; at least 2, that is {} bytes per rank, are needed",
-        budget, budget / largest, largest, pages_, classes_.size(), page, page * 2);
+        "host pool of {} bytes holds {} slots of {} bytes; at least 2, that is {} bytes per rank, "
+        "are needed",
+        budget, pages_, page_bytes_, page_bytes_ * 2);
   }
   return {};
 }

@@ -52,8 +52,8 @@ class RankLayout {
   };
 
   static constexpr std::uint32_t no_class = UINT32_MAX;
-  // Slots are numbered with 32 bits in the plan.
-  static constexpr std::uint64_t slots_max = UINT32_MAX;
+  // Slots are numbered with 32 bits in the plan; the scheduler role keeps one bit for itself.
+  static constexpr std::uint64_t slots_max = (std::uint64_t{1} << 31U) - 1;
 
   // Errors, each with region, group and numbers: arg (an option out of range, null base, a size of
   // 0, overflow, stride < block bytes, region shorter than its blocks, unknown groups or mask 0, a
@@ -62,9 +62,10 @@ class RankLayout {
   static Result<RankLayout> make(std::span<const RankRegion> regions,
                                  const RankLayoutOptions& options);
 
-  // A page holds slots_per_page slots of every class (always one in this version, so that ranks
-  // whose blocks have different bytes agree). UINT64_MAX: grows.
+  // A page is as large as a slot of the largest class; a class has as many slots on a page of its
+  // own as fit. At most slots_max slots in all. UINT64_MAX: grows.
   [[nodiscard]] std::uint64_t pages() const { return pages_; }
+  [[nodiscard]] Bytes page_bytes() const { return {page_bytes_}; }
   [[nodiscard]] std::span<const SlotClass> classes() const { return classes_; }
   // Requires: group < groups(). no_class: not cacheable.
   [[nodiscard]] std::uint32_t class_of(std::uint32_t group) const { return class_of_[group]; }
@@ -96,6 +97,7 @@ class RankLayout {
   std::vector<std::uint32_t> class_of_;     // by group
   std::vector<SlotClass> classes_;
   std::uint64_t pages_ = 0;
+  std::uint64_t page_bytes_ = 0;
 };
 
 }  // namespace kvc

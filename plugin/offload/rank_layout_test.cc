@@ -49,7 +49,7 @@ BOOST_AUTO_TEST_CASE(groups_with_equal_bytes_share_a_class_and_overlays_count_fo
       region(0, 640, 64, 64, 0b0011), region(1024, 320, 32, 32, 0b0100),
       region(2048, 480, 48, 32, 0b0100), region(4096, 160, 16, 16, 0b1000)};
   RankLayoutOptions o = options(4, 10);
-  o.host_bytes = {805};
+  o.host_bytes = {650};
   const auto made = RankLayout::make(regions, o);
   BOOST_REQUIRE(made.ok());
   const RankLayout& l = made.value();
@@ -58,9 +58,11 @@ BOOST_AUTO_TEST_CASE(groups_with_equal_bytes_share_a_class_and_overlays_count_fo
   BOOST_TEST(l.classes()[0].group_mask == 0b0111u);
   BOOST_TEST(l.classes()[0].bytes_per_block.n == 64u);
   BOOST_TEST(l.classes()[0].slots_per_page == 1u);
+  BOOST_TEST(l.classes()[1].slots_per_page == 4u);
+  BOOST_TEST(l.page_bytes().n == 64u);
   BOOST_TEST(l.classes()[1].group_mask == 0b1000u);
   BOOST_TEST(l.classes()[1].bytes_per_block.n == 16u);
-  BOOST_TEST(l.pages() == 10u);  // 805 / (64 + 16)
+  BOOST_TEST(l.pages() == 10u);
   BOOST_REQUIRE(l.pieces(2).size() == 2u);
   BOOST_TEST(l.pieces(2)[1].slot_offset == 32u);
   BOOST_TEST(l.address(l.pieces(2)[1], 3) == memory + 2048 + 3 * 48);

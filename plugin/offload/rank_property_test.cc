@@ -42,6 +42,16 @@ class RandomTrouble final : public CopyFault {
   std::atomic<std::uint64_t> asked_{0};
 };
 
+// Class 0 (groups 0 and 1) has one slot on a page, class 1 (group 2) three.
+struct SlotName {
+  std::uint32_t cls = 0;
+  std::uint32_t number = 0;
+  friend auto operator<=>(const SlotName&, const SlotName&) = default;
+  [[nodiscard]] std::uint32_t page() const { return cls == 0 ? number : number / 3; }
+};
+
+SlotName name_of(std::uint32_t group, std::uint32_t slot) { return {group == 2 ? 1U : 0U, slot}; }
+
 struct ModelSlot {
   bool good = false;
   JobId writer = 0;
@@ -63,9 +73,7 @@ class Life {
       : trouble(seed, one_in),
         rng(seed),
         world(&trouble, options(seed, workers), copies(seed, workers)),
-        workers_(workers) {
-    slots.resize(8);
-  }
+        workers_(workers) {}
 
   static RankOptions options(std::uint64_t seed, std::uint32_t workers) {
     RankOptions o = World::options();
@@ -150,13 +158,26 @@ class Life {
     return used_blocks.insert({group, b}).second ? b : -1;
   }
 
+  // As the scheduler role does: a page goes to another class when none of its slots is in use.
+  bool take_page(SlotName wanted) {
+    const auto foreign = [&](const auto& s) {
+      return s.first.page() == wanted.page() && s.first.cls != wanted.cls;
+    };
+    for (const auto& s : slots) {
+      if (foreign(s) && (s.second.writer != 0 || s.second.readers != 0)) return false;
+    }
+    std::erase_if(slots, foreign);
+    return true;
+  }
+
   void plan_store(std::vector<PlannedCopies>& out) {
     ModelJob job;
     const JobId id = next_job++;
     for (std::uint64_t i = 1 + draw(3); i-- > 0;) {
-      const auto slot = static_cast<std::uint32_t>(draw(8));
-      ModelSlot& s = slots[slot];
-      const auto group = static_cast<std::uint32_t>(draw(2));
+      const auto group = static_cast<std::uint32_t>(draw(3));
+      const auto slot = static_cast<std::uint32_t>(draw(group == 2 ? 24 : 8));
+      if (!take_page(name_of(group, slot))) continue;
+      ModelSlot& s = slots[name_of(group, slot)];
       if (s.writer != 0 || s.readers != 0) continue;
       const BlockId b = free_block(group);
       if (b < 0) continue;
@@ -175,10 +196,11 @@ class Life {
     job.kind = JobKind::load;
     const JobId id = next_job++;
     for (std::uint64_t i = 1 + draw(3); i-- > 0;) {
-      const auto slot = static_cast<std::uint32_t>(draw(8));
-      ModelSlot& s = slots[slot];
-      const auto group = static_cast<std::uint32_t>(draw(2));
-      if (!s.good && s.writer == 0) continue;
+      const auto group = static_cast<std::uint32_t>(draw(3));
+      const auto slot = static_cast<std::uint32_t>(draw(group == 2 ? 24 : 8));
+      const auto found = slots.find(name_of(group, slot));
+      if (found == slots.end() || (!found->second.good && found->second.writer == 0)) continue;
+      ModelSlot& s = found->second;
       const BlockId b = free_block(group);
       if (b < 0) continue;
       ++s.readers;
@@ -220,7 +242,7 @@ class Life {
     BOOST_REQUIRE(job.kind == JobKind::store || job.item);
     if (r.status != Code::ok) ++failures;
     for (const PlanCopy& copy : job.copies) {
-      ModelSlot& s = slots[copy.slot];
+      ModelSlot& s = slots[name_of(copy.group, copy.slot)];
       used_blocks.erase({copy.group, copy.block});
       if (job.kind == JobKind::load) {
         --s.readers;
@@ -239,7 +261,7 @@ class Life {
   std::uint64_t device_step = 0;
   World world;
   std::uint32_t workers_;
-  std::vector<ModelSlot> slots;
+  std::map<SlotName, ModelSlot> slots;  // of pages as they are used now
   std::map<JobId, ModelJob> jobs;
   std::set<JobId> late_jobs;
   std::set<std::pair<std::uint32_t, BlockId>> used_blocks;
@@ -295,8 +317,8 @@ BOOST_AUTO_TEST_CASE(no_damaged_plan_moves_a_byte_outside) {
         "round " << round << " of seed " << seed
                  << ": kvc_rank_property_test --run_test=rank_property/no_damaged*") {
       auto plan =
-          rank_test::make_plan(World::epoch, round, {{round * 4, {{0, 1, 2, 0}, {1, 2, 3, 1}}}},
-                               {{round * 4 + 1, {{1, 1, 4, 0}, {0, 3, 5, 1}}}});
+          rank_test::make_plan(World::epoch, round, {{round * 4, {{0, 1, 2, 0}, {2, 2, 3, 1}}}},
+                               {{round * 4 + 1, {{2, 1, 4, 0}, {0, 3, 5, 1}}}});
       for (std::uint64_t edits = 1 + rng() % 3; edits-- > 0;) {
         const std::size_t at = plan_header_bytes + rng() % (plan.size() - plan_header_bytes);
         plan[at] = static_cast<std::uint8_t>(rng() % 3 == 0 ? 0xff : rng());

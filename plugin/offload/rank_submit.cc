@@ -178,11 +178,12 @@ void RankEngine::check_copies(Job& job) {
       fail(job, copy, Code::arg, FailedSide::source);
     } else if (!layout_->in_range(copy.group, copy.block)) {
       fail(job, copy, Code::arg, block_side);
-    } else if (!load) {
-      const Code code = slots(copy.group).make_usable(copy.slot);
+    } else if (const std::uint32_t cls = layout_->class_of(copy.group); !load) {
+      const Code code = pages_->claim(cls, copy.slot);
       if (code != Code::ok) fail(job, copy, code, slot_side);
-    } else if (copy.slot >= slots(copy.group).usable()) {
-      fail(job, copy, Code::arg, slot_side);
+    } else if (!pages_->owned(cls, copy.slot)) {
+      // Nothing was ever stored there, or by another class since.
+      fail(job, copy, pages_->in_range(cls, copy.slot) ? Code::io : Code::arg, slot_side);
     }
   }
 }
@@ -195,6 +196,11 @@ bool RankEngine::chained(const Job& job, std::uint64_t step) const {
 
 void RankEngine::mark_load(Job& job) {
   for (const PlanCopy& copy : job.copies) {
+    // A chained load may have waited while its page changed hands.
+    if (!pages_->owned(layout_->class_of(copy.group), copy.slot)) {
+      fail(job, copy, Code::io, FailedSide::source);
+      return;
+    }
     SlotState& s = state(copy);
     if (s.readers == UINT16_MAX) {
       fail(job, copy, Code::full, FailedSide::destination);
@@ -209,6 +215,11 @@ void RankEngine::mark_load(Job& job) {
 void RankEngine::mark_store(std::uint32_t at) {
   Job& job = jobs_[at];
   for (const PlanCopy& copy : job.copies) {
+    // Two classes on one page in one plan: the later one has it.
+    if (!pages_->owned(layout_->class_of(copy.group), copy.slot)) {
+      fail(job, copy, Code::state, FailedSide::destination);
+      return;
+    }
     SlotState& s = state(copy);
     if (s.writer != 0 || s.readers != 0) {
       fail(job, copy, Code::state, FailedSide::destination);
@@ -248,7 +259,9 @@ void RankEngine::announce(const PlanView& plan, bool on) {
           layout_->class_of(copy.group) == RankLayout::no_class) {
         continue;
       }
-      if (slots(copy.group).make_usable(copy.slot) == Code::ok) state(copy).awaited = on ? 1 : 0;
+      if (pages_->claim(layout_->class_of(copy.group), copy.slot) == Code::ok) {
+        state(copy).awaited = on ? 1 : 0;
+      }
     }
   }
 }

@@ -77,7 +77,8 @@ struct Seen {
   std::map<JobId, std::vector<FailedBlock>> item_failed;
 };
 
-// Two groups of 48-byte blocks: group 0 in regions of 32 and 16 bytes, group 1 in one region.
+// Groups 0 and 1 with 48-byte blocks, in regions of 32 and 16 bytes and in one region; group 2 with
+// blocks of 16 bytes, three on a page.
 struct World {
   static constexpr std::uint64_t blocks = 16;
   static constexpr std::uint64_t epoch = 77;
@@ -101,8 +102,8 @@ struct World {
   static RankOptions options() {
     RankOptions o;
     o.rank = 5;
-    o.layout.groups = 2;
-    o.layout.cacheable_mask = 0b11;
+    o.layout.groups = 3;
+    o.layout.cacheable_mask = 0b111;
     o.layout.device_blocks = blocks;
     o.layout.null_block = 0;
     o.layout.host_blocks = 8;
@@ -115,16 +116,16 @@ struct World {
   }
 
   std::vector<RankRegion> regions() {
-    std::vector<RankRegion> out(3);
-    const std::uint64_t at[] = {0, 1024, 2048};
-    const std::uint64_t bytes[] = {32, 16, 48};
-    const std::uint64_t stride[] = {32, 24, 48};
-    for (std::size_t i = 0; i < 3; ++i) {
+    std::vector<RankRegion> out(4);
+    const std::uint64_t at[] = {0, 1024, 2048, 3072};
+    const std::uint64_t bytes[] = {32, 16, 48, 16};
+    const std::uint64_t stride[] = {32, 24, 48, 16};
+    for (std::size_t i = 0; i < 4; ++i) {
       out[i].base = device.data() + at[i];
       out[i].size_bytes = {1024};
       out[i].stride_bytes = {stride[i]};
       out[i].block_bytes = {bytes[i]};
-      out[i].group_mask = i < 2 ? 0b01 : 0b10;
+      out[i].group_mask = i < 2 ? 0b001 : std::uint64_t{1} << (i - 1);
     }
     return out;
   }
@@ -188,7 +189,7 @@ struct World {
   }
 
   FakeHost host;
-  std::vector<std::uint8_t> device = std::vector<std::uint8_t>(3072);
+  std::vector<std::uint8_t> device = std::vector<std::uint8_t>(4096);
   std::unique_ptr<RankEngine> rank;
   RankInfo info;
   std::uint64_t step = 0;
