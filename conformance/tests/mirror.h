@@ -12,6 +12,13 @@
 
 namespace kvc::oracle_tests {
 
+// Sanitized builds are ten times slower: samples are divided by this.
+#if defined(KVC_SANITIZED)
+inline constexpr int sample_divisor = 8;
+#else
+inline constexpr int sample_divisor = 1;
+#endif
+
 // The coordinator's options for the layout of a world; drafts drop iff a group is flagged.
 GeometryOptions options_of(const oracle::World& world);
 

@@ -90,6 +90,7 @@ class Maker {
 template <class Check>
 void for_worlds(const char* test, int count, bool drafts, Check check) {
   Maker maker(seed_of_run());
+  count /= kvc::oracle_tests::sample_divisor;
   int wrong = 0;
   int taken = 0;
   for (int i = 0; i < count; ++i) {
