@@ -298,10 +298,14 @@ class Picture {
       if (i != 0 && bins_[i].pass == bins_[i - 1].pass) continue;
       const double x = x_of(first_[i]);
       if (i != 0) {
-        out_ += fmt::format(
-            "<line x1=\"{0:.1f}\" y1=\"{1}\" x2=\"{0:.1f}\" y2=\"{2}\" stroke=\"#333\" "
-            "stroke-dasharray=\"5 4\"/>\n",
-            x, bars_top, pools_top + pools_height, "");
+        // In two pieces: between them are the labels of the axis.
+        for (const auto& [top, panel_height] :
+             {std::pair{bars_top, bars_height}, std::pair{pools_top, pools_height}}) {
+          out_ += fmt::format(
+              "<line x1=\"{0:.1f}\" y1=\"{1}\" x2=\"{0:.1f}\" y2=\"{2}\" stroke=\"#333\" "
+              "stroke-dasharray=\"5 4\"/>\n",
+              x, top, top + panel_height);
+        }
       }
       if (bins_[i].pass < report_.passes.size()) {
         text(x + 6, bars_top + 14, "font-weight=\"bold\" fill=\"#111\"",
