@@ -416,8 +416,17 @@ std::uint64_t HostCopyEngine::Core::pump_locked(std::unique_lock<std::mutex>& lo
 void HostCopyEngine::Core::work_loop() {
   std::unique_lock<std::mutex> lock(mutex);
   Piece piece;
+  std::uint64_t told = counters.operations_ok + counters.operations_failed;
   while (!stopping) {
     if (advance()) backoff = backoff_min;
+    const std::uint64_t ended_by_now = counters.operations_ok + counters.operations_failed;
+    if (options.on_ended != nullptr && ended_by_now != told) {
+      told = ended_by_now;
+      lock.unlock();
+      options.on_ended(options.on_ended_arg);
+      lock.lock();
+      continue;
+    }
     if (take(piece)) {
       // One worker wakes the next while there is something to do or to watch.
       if (ready[0].size + ready[1].size != 0 || (must_watch() && !watched)) work.notify_one();

@@ -37,6 +37,10 @@ struct HostCopyOptions {
   StepOrder order = StepOrder::fifo;
   std::uint64_t seed = 0;
   CopyFault* fault = nullptr;  // outlives the engine; null: nothing is injected
+  // Told by a worker thread, outside all locks, that operations ended: poll has news. It must not
+  // call the engine.
+  void (*on_ended)(void*) = nullptr;
+  void* on_ended_arg = nullptr;
 };
 
 struct HostCopyCounters {
