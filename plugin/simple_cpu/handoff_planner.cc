@@ -42,6 +42,12 @@ HandoffPlanner::Checked HandoffPlanner::check(Item& item, Outcome& outcome,
   const Handoff& h = item.handoff;
   const RequestTable::Known known = core_.requests.find(h.request, item.request);
   if (known == RequestTable::Known::untracked) return Checked::not_counted;
+  if (known == RequestTable::Known::unknown && !core_.requests.used(h.request)) {
+    core_.faults.report("unknown-request", "a hand-off names request {}, which never began",
+                        h.request);
+    outcome = Outcome::dropped_bad_offer;
+    return Checked::ended;
+  }
   if (known == RequestTable::Known::unknown || !core_.requests[item.request].admitted) {
     outcome = Outcome::dropped_request_gone;
     return Checked::ended;
