@@ -45,7 +45,10 @@ bool Engine::Body::connector_lookup(const Request& request, AdmissionPlan& plan)
   const LookupAnswer answer = link->lookup(in);
   if (answer.later) return false;
   std::uint64_t external = answer.tokens;
-  if (external > 0 && options.hooks.accept) external = options.hooks.accept(request.id, external);
+  // A part of a hit may be a length that cannot be served: after a failure all of it is taken.
+  if (external > 0 && options.hooks.accept && request.failed_loads == 0) {
+    external = options.hooks.accept(request.id, external);
+  }
   KVC_CHECK(external <= answer.tokens);
   // the device's own hit inside a block stays if the load reaches no further.
   if (external == 0 || aligned + external <= plan.local) return true;
@@ -255,6 +258,7 @@ Admission Engine::Body::admit(const RequestPtr& request, Step& step, std::uint64
     return Admission::admitted;
   }
   count_hits(r, plan.local, 0);
+  r.failed_loads = 0;
   r.phase = Phase::running;
   insert_by_arrival(running, request);
   add_work(step, request, plan.local + plan.chunk);

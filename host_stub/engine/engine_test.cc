@@ -16,52 +16,6 @@ using namespace kvc::host::testing;
 namespace config = kvc::config;
 using config::GroupKind;
 
-namespace {
-
-// Conversations that share prefixes, with lengths around block and chunk borders.
-Rows mixed_rows() {
-  std::vector<Row> rows;
-  for (std::uint64_t i = 0; i < 24; ++i) {
-    rows.push_back({90 + i * 37 % 200, 3 + i % 40, i % 3 == 0 ? 0 : 60 + i * 11 % 90, i % 2 + 1});
-  }
-  return Rows(rows);
-}
-
-struct NamedModel {
-  const char* name;
-  config::ModelConfig model;
-};
-
-std::vector<NamedModel> all_models() {
-  auto all_mode = group(GroupKind::state, 32);
-  all_mode.mode = config::StateMode::all;
-  all_mode.position_stable = true;
-  auto sharded = group(GroupKind::full, 32);
-  sharded.sharded = true;
-  auto model_cp = model({sharded, group(GroupKind::state, 32)}, 16, 64, 2);
-  auto wide = model({sharded}, 64, 64, 2);
-  wide.cp_interleave_tokens = 16;
-  wide.sim_bytes_per_token = 24;
-  return {
-      {"full", full_model()},
-      {"full and state, fine", hybrid_model()},
-      {"full and sliding",
-       model({group(GroupKind::full, 16), group(GroupKind::sliding, 16, 50)}, 16, 16)},
-      {"full and chunked",
-       model({group(GroupKind::full, 16), group(GroupKind::chunked, 16, 128)}, 16, 16)},
-      {"sliding alone", model({group(GroupKind::sliding, 16, 40)}, 16, 16)},
-      {"full and states in all mode", model({group(GroupKind::full, 32), all_mode}, 32, 32)},
-      {"scratch, sliding, full, state",
-       model({group(GroupKind::other, 16), group(GroupKind::sliding, 16, 33),
-              group(GroupKind::full, 32), group(GroupKind::state, 32)},
-             16, 32)},
-      {"context parallel, full and state", model_cp},
-      {"context parallel, interleaved, wide tokens", wide},
-  };
-}
-
-}  // namespace
-
 BOOST_AUTO_TEST_SUITE(host_engine)
 
 BOOST_AUTO_TEST_CASE(outputs_are_equal_whatever_pool_chunks_batch_cache_ranks_or_steps_in_flight) {
@@ -302,6 +256,8 @@ BOOST_AUTO_TEST_CASE(a_planted_wrong_byte_changes_outputs_and_is_named) {
         EngineOptions o = options_for(m.model, rows);
         o.token_budget = 192;
         const std::uint64_t right = run(*engine_for(o), rows).output_digest;
+        std::string said;
+        o.hooks.log = [&](std::int32_t, std::string_view line) { said = line; };
         auto engine = engine_for(o);
         std::vector<TokenId> prompt;
         rows.expand_prompt(0, prompt);
@@ -317,6 +273,7 @@ BOOST_AUTO_TEST_CASE(a_planted_wrong_byte_changes_outputs_and_is_named) {
         BOOST_TEST(engine->counters().output_digest != right);
         BOOST_TEST(engine->counters().mismatched_blocks > 0U);
         BOOST_TEST(engine->first_mismatch().find("group " + std::to_string(g)) == 0U);
+        BOOST_TEST(said == "first wrong block: " + engine->first_mismatch());
       }
     }
   }

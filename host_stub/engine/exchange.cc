@@ -10,6 +10,7 @@ namespace kvc::host {
 namespace {
 
 constexpr std::uint32_t pump_all = 1U << 20U;
+constexpr std::uint64_t failed_loads_max = 8;
 constexpr std::uint64_t close_wait_ns = 5'000'000'000;
 
 }  // namespace
@@ -170,6 +171,7 @@ void Engine::Body::load_done(const RequestPtr& request) {
   count_hits(r, r.load.local_tokens, end);
   register_keys(r, end);
   r.load = {};
+  r.failed_loads = 0;
   r.just_loaded = true;
   r.phase = Phase::running;
   remove_from(loading, r);
@@ -180,6 +182,8 @@ void Engine::Body::load_done(const RequestPtr& request) {
 void Engine::Body::load_failed(const RequestPtr& request) {
   Request& r = *request;
   ++counters.failed_loads;
+  // A connector must not offer the hit again (design 2.4); one that does is not asked for ever.
+  if (++r.failed_loads >= failed_loads_max) r.no_load = true;
   r.reached = std::max(r.reached, r.load.local_tokens + r.load.external_tokens);
   free_tables(r);
   r.load = {};

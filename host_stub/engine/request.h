@@ -71,14 +71,15 @@ struct Request {
   std::vector<GroupTable> tables;
   std::uint64_t junction = 0;
 
-  bool tracked = false;       // the connector knows it
-  bool admitted = false;      // once, ever
-  bool resumed = false;       // the next record says so
-  bool no_load = false;       // the connector refused an alloc_update: no further lookups
-  bool record_whole = true;   // the next record passes whole tables
-  bool just_loaded = false;   // scheduled for the first time after its load
-  bool verified = false;      // prefill of this admission was compared
-  bool must_preempt = false;  // a simulation asked for it
+  bool tracked = false;            // the connector knows it
+  bool admitted = false;           // once, ever
+  bool resumed = false;            // the next record says so
+  bool no_load = false;            // the connector refused an alloc_update: no further lookups
+  bool record_whole = true;        // the next record passes whole tables
+  std::uint64_t failed_loads = 0;  // since it ran last
+  bool just_loaded = false;        // scheduled for the first time after its load
+  bool verified = false;           // prefill of this admission was compared
+  bool must_preempt = false;       // a simulation asked for it
   LoadState load;
 
   // Accounting (PassCounters).

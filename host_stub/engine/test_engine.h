@@ -90,6 +90,51 @@ class Rows final : public RequestSource {
   std::vector<Row> rows_;
 };
 
+// Conversations that share prefixes, with lengths around block and chunk borders.
+inline Rows mixed_rows() {
+  std::vector<Row> rows;
+  for (std::uint64_t i = 0; i < 24; ++i) {
+    rows.push_back({90 + i * 37 % 200, 3 + i % 40, i % 3 == 0 ? 0 : 60 + i * 11 % 90, i % 2 + 1});
+  }
+  return Rows(rows);
+}
+
+struct NamedModel {
+  const char* name;
+  config::ModelConfig model;
+};
+
+inline std::vector<NamedModel> all_models() {
+  auto all_mode = group(config::GroupKind::state, 32);
+  all_mode.mode = config::StateMode::all;
+  all_mode.position_stable = true;
+  auto sharded = group(config::GroupKind::full, 32);
+  sharded.sharded = true;
+  auto model_cp = model({sharded, group(config::GroupKind::state, 32)}, 16, 64, 2);
+  auto wide = model({sharded}, 64, 64, 2);
+  wide.cp_interleave_tokens = 16;
+  wide.sim_bytes_per_token = 24;
+  return {
+      {"full", full_model()},
+      {"full and state, fine", hybrid_model()},
+      {"full and sliding",
+       model({group(config::GroupKind::full, 16), group(config::GroupKind::sliding, 16, 50)}, 16,
+             16)},
+      {"full and chunked",
+       model({group(config::GroupKind::full, 16), group(config::GroupKind::chunked, 16, 128)}, 16,
+             16)},
+      {"sliding alone", model({group(config::GroupKind::sliding, 16, 40)}, 16, 16)},
+      {"full and states in all mode",
+       model({group(config::GroupKind::full, 32), all_mode}, 32, 32)},
+      {"scratch, sliding, full, state",
+       model({group(config::GroupKind::other, 16), group(config::GroupKind::sliding, 16, 33),
+              group(config::GroupKind::full, 32), group(config::GroupKind::state, 32)},
+             16, 32)},
+      {"context parallel, full and state", model_cp},
+      {"context parallel, interleaved, wide tokens", wide},
+  };
+}
+
 inline EngineOptions options_for(const config::ModelConfig& model, const Rows& rows) {
   EngineOptions o;
   o.model = model;
