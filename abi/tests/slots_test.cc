@@ -57,7 +57,8 @@ enum Handle { none, sched, rank };
 
 std::string tag(const char* role, unsigned attributes, unsigned minor, const char* need,
                 const std::string& capability) {
-  std::string t = std::string("[") + role + "]";
+  std::string t = "[";
+  t.append(role).append("]");
   if ((attributes & KVC_ATTR_NOWAIT) != 0) t += " +nowait";
   if ((attributes & KVC_ATTR_NOALLOC) != 0) t += " +noalloc";
   if ((attributes & KVC_ATTR_PURE) != 0) t += " +pure";

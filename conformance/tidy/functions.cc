@@ -36,7 +36,7 @@ class Blanker {
   }
   bool at_line_start() const {
     const std::size_t nl = out_.rfind('\n');
-    return out_.find_first_not_of(" ", nl == std::string::npos ? 0 : nl + 1) == std::string::npos;
+    return out_.find_first_not_of(' ', nl == std::string::npos ? 0 : nl + 1) == std::string::npos;
   }
   void quoted(char quote) {
     blank();

@@ -39,6 +39,10 @@ enum {
   (((uint64_t)(flags) & ~(uint64_t)(known)) != 0 ? KVC_E_UNSUPPORTED : KVC_OK)
 #define KVC_REFUSE_SET(reserved) ((reserved) != 0 ? KVC_E_UNSUPPORTED : KVC_OK)
 
+/* How much of a struct is real is known at run time only; compilers that see the object behind the
+   pointer warn about bytes that are never touched. */
+#define KVC_FORGET_OBJECT(p) __asm__("" : "+r"(p))
+
 /* 1 and *out, or 0 (and *out untouched) if the result does not fit 64 bits. */
 static inline int kvc_add(uint64_t a, uint64_t b, uint64_t *out) {
   if (a > UINT64_MAX - b) return 0;
@@ -59,14 +63,15 @@ static inline kvc_status kvc_read(void *dst, size_t dst_size, const void *src, s
   uint32_t n = 0;
   size_t i;
   if (src == NULL) return KVC_E_ARG;
-  memcpy(&n, src, sizeof n);
+  KVC_FORGET_OBJECT(bytes);
+  memcpy(&n, bytes, sizeof n);
   if (n < sizeof n || n < least || n > KVC_STRUCT_BYTES_MAX) return KVC_E_ARG;
   for (i = dst_size; i < n; ++i) {
     if (bytes[i] != 0) return KVC_E_UNSUPPORTED;
   }
   if (n > dst_size) n = (uint32_t)dst_size;
   memset(dst, 0, dst_size);
-  memcpy(dst, src, n);
+  memcpy(dst, bytes, n);
   memcpy(dst, &n, sizeof n);
   return KVC_OK;
 }
@@ -77,6 +82,7 @@ static inline kvc_status kvc_write(void *dst, const void *src, size_t src_size, 
   uint32_t room = 0;
   uint32_t n;
   if (dst == NULL) return KVC_E_ARG;
+  KVC_FORGET_OBJECT(dst);
   memcpy(&room, dst, sizeof room);
   if (room < sizeof room || room < least) return KVC_E_ARG;
   n = room < src_size ? room : (uint32_t)src_size;
