@@ -32,8 +32,7 @@ Findings check_text(const File& file) {
   static const std::regex unfinished(
       "\\b(TO"
       "DO|FIX"
-      "ME|XX"
-      "X|HA"
+      "ME|HA"
       "CK)\\b");
   static const std::regex sleeps(
       "\\b(sleep"
@@ -55,7 +54,8 @@ Findings check_text(const File& file) {
     const auto add = [&](std::string text) {
       findings.push_back({file.path, number, std::move(text)});
     };
-    if (limited && columns(line) > columns_max) {
+    const bool raw_text = line.find("R\"") != std::string::npos;  // data, cannot be broken
+    if (limited && !raw_text && columns(line) > columns_max) {
       add("the line has " + std::to_string(columns(line)) + " columns, allowed are " +
           std::to_string(columns_max));
     }

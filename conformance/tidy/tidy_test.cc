@@ -85,6 +85,7 @@ BOOST_AUTO_TEST_CASE(long_lines_tabs_and_unfinished_marks_are_found) {
   BOOST_TEST(check_text({"plugin/core/a.cc", std::string(100, 'x') + "\n"}).empty());
   BOOST_TEST(check_text({"plugin/core/a.cc", std::string(101, 'x') + "\n"}).size() == 1u);
   BOOST_TEST(check_text({"docs/a.md", std::string(101, 'x') + "\n"}).empty());
+  BOOST_TEST(check_text({"plugin/core/a.cc", "R\"(" + std::string(99, 'x') + ")\"\n"}).empty());
   BOOST_TEST(check_text({"plugin/core/a.cc", "a\tb\n"}).size() == 1u);
   BOOST_TEST(check_text({"plugin/core/a.cc", "int a; \n"}).size() == 1u);
   BOOST_TEST(check_text({"docs/a.md", "// " + mark + ": later\n"}).size() == 1u);

@@ -80,10 +80,14 @@ struct Measured {
       slots_real;  // per group, empty: not recorded
 };
 
+std::vector<std::uint64_t> attention_of_v9() {
+  auto held = ends(12288, 61440);
+  held.push_back(64512);
+  return held;
+}
+
 std::vector<Measured> measured() {
-  const auto dcp8 = ends(12288, 61440);
-  auto fa9 = dcp8;
-  fa9.push_back(64512);
+  const auto fa9 = attention_of_v9();
   return {
       {"V1",
        {{fa(528), mb(528)}, 528, 528},

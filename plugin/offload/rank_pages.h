@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cuda/copy_engine.h"
-#include "cuda/host_arena.h"
+#include "plugin/core/host_arena.h"
 #include "plugin/core/result.h"
 #include "plugin/offload/scheduler_role.h"
 

@@ -1,4 +1,4 @@
-#include "cuda/host_arena.h"
+#include "plugin/core/host_arena.h"
 
 #include <boost/test/unit_test.hpp>
 #include <cstring>

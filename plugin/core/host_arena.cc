@@ -1,4 +1,4 @@
-#include "cuda/host_arena.h"
+#include "plugin/core/host_arena.h"
 
 #include <fmt/format.h>
 #include <sys/mman.h>
