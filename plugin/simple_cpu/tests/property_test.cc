@@ -1,0 +1,84 @@
+// Random protocol operations on small pools: no wrong byte, nothing silent, nothing leaks (design
+// 2.5). After every call the rig checks that offers balance and that verify() finds nothing.
+#include <cstdlib>
+#include <string>
+
+#include "plugin/simple_cpu/tests/byte_world.h"
+
+using namespace kvc;
+using namespace kvc::test;
+
+namespace {
+
+// KVC_SEED repeats one seed, KVC_SEEDS sets how many are run.
+std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+std::uint64_t run(const char* test, const WorldOptions& options, std::uint64_t acts) {
+  const std::uint64_t only = from_environment("KVC_SEED", 0);
+  const std::uint64_t first = only != 0 ? only : 1;
+  const std::uint64_t last = only != 0 ? only : from_environment("KVC_SEEDS", 40);
+  std::uint64_t loads = 0;
+  for (std::uint64_t seed = first; seed <= last; ++seed) {
+    BOOST_TEST_CONTEXT("seed " << seed << ", repeat with: KVC_SEED=" << seed
+                               << " kvc_simple_cpu_property_test --run_test=" << test) {
+      ByteWorld world(options, seed);
+      for (std::uint64_t i = 0; i < acts; ++i) world.act();
+      world.settle();
+      loads += world.loads_checked();
+    }
+  }
+  return loads;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(simple_cpu_property)
+
+BOOST_AUTO_TEST_CASE(full_attention) {
+  WorldOptions o;
+  o.layout = {{full(16)}, 16, 16, 1};
+  BOOST_TEST(run("simple_cpu_property/full_attention", o, 250) > 20u);
+}
+
+BOOST_AUTO_TEST_CASE(full_attention_on_two_ranks) {
+  WorldOptions o;
+  o.layout = {{full(16)}, 16, 16, 1};
+  o.ranks = 2;
+  BOOST_TEST(run("simple_cpu_property/full_attention_on_two_ranks", o, 250) > 20u);
+}
+
+BOOST_AUTO_TEST_CASE(windows) {
+  WorldOptions o;
+  o.layout = {{full(16), sliding(16, 48)}, 16, 16, 1};
+  o.slots = 24;
+  o.device_blocks = 96;
+  BOOST_TEST(run("simple_cpu_property/windows", o, 250) > 20u);
+}
+
+BOOST_AUTO_TEST_CASE(chunked_local_attention) {
+  WorldOptions o;
+  o.layout = {{full(16), group_spec(GroupKind::chunked, Tokens{16}, Tokens{64})}, 16, 16, 1};
+  o.slots = 24;
+  o.device_blocks = 96;
+  BOOST_TEST(run("simple_cpu_property/chunked_local_attention", o, 250) > 20u);
+}
+
+BOOST_AUTO_TEST_CASE(states_and_fine_tails) {
+  WorldOptions o;
+  o.layout = {{full(64), state(64)}, 16, 64, 1};
+  o.slots = 16;
+  BOOST_TEST(run("simple_cpu_property/states_and_fine_tails", o, 250) > 20u);
+}
+
+BOOST_AUTO_TEST_CASE(three_states_and_two_attention_groups) {
+  WorldOptions o;
+  o.layout = {{full(32), full(64), state(64), state(64), state(64)}, 16, 64, 1};
+  o.slots = 24;
+  o.device_blocks = 128;
+  BOOST_TEST(run("simple_cpu_property/three_states_and_two_attention_groups", o, 250) > 20u);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
