@@ -1,0 +1,240 @@
+// Slots, entries, pins, eviction order and reset of the host tier.
+#include <boost/test/unit_test.hpp>
+#include <map>
+#include <vector>
+
+#include "plugin/core/prng.h"
+#include "plugin/offload/host_tier.h"
+
+using namespace kvc;
+
+namespace {
+
+Geometry two_groups() {
+  GeometryOptions o;
+  o.groups = {group_spec(GroupKind::full, Tokens{16}), group_spec(GroupKind::full, Tokens{16})};
+  o.hash_unit = o.scheduler_block = Tokens{16};
+  return Geometry::make(std::move(o)).value();
+}
+
+using Key = std::array<std::byte, 16>;
+Key key(std::uint64_t n) {
+  Key k{};
+  const std::uint64_t a = Prng(n).next();
+  std::memcpy(k.data(), &a, 8);
+  std::memcpy(k.data() + 8, &n, 8);
+  return k;
+}
+
+TierSizes sizes(std::uint64_t pages, std::vector<std::uint32_t> per_page, bool second_class) {
+  TierSizes s;
+  s.pages = pages;
+  s.slots_per_page = std::move(per_page);
+  s.class_of_group.fill(TierSizes::no_class);
+  s.class_of_group[0] = 0;
+  s.class_of_group[1] = second_class ? 1 : 0;
+  return s;
+}
+
+struct Fixture {
+  explicit Fixture(std::uint64_t pages = 4, std::vector<std::uint32_t> per_page = {1},
+                   bool second_class = false)
+      : geometry(two_groups()), events(64), tier(geometry, 16, events) {
+    BOOST_REQUIRE(tier.resize(sizes(pages, std::move(per_page), second_class)).ok());
+    run = tier.open_run();
+  }
+  ~Fixture() { BOOST_TEST(tier.verify() == ""); }
+  SlotId store(std::uint64_t n, std::uint64_t end, RunId of, GroupId g = 0) {
+    Refusal why = Refusal::none;
+    const SlotId e = tier.reserve(g, key(n).data(), Tokens{end}, of, why);
+    if (e != no_slot) tier.publish(e, of);
+    BOOST_TEST(tier.verify() == "");
+    return e;
+  }
+  [[nodiscard]] bool has(std::uint64_t n, GroupId g = 0) const {
+    SlotId e = no_slot;
+    return tier.find(g, key(n).data(), e) == Presence::published;
+  }
+  Geometry geometry;
+  EventRing events;
+  HostTier tier;
+  RunId run = no_run;
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(offload_tier)
+
+BOOST_AUTO_TEST_CASE(lookups_see_published_entries_only) {
+  Fixture f;
+  Refusal why = Refusal::none;
+  const SlotId e = f.tier.reserve(0, key(1).data(), Tokens{16}, f.run, why);
+  SlotId found = no_slot;
+  BOOST_CHECK(f.tier.find(0, key(1).data(), found) == Presence::reserved);
+  BOOST_TEST(found == e);
+  BOOST_TEST(f.tier.index().find(0, key(1).data()) == no_slot);
+  f.tier.publish(e, f.run);
+  BOOST_TEST(f.tier.index().find(0, key(1).data()) == e);
+  BOOST_TEST(f.tier.index().find(1, key(1).data()) == no_slot);
+}
+
+BOOST_AUTO_TEST_CASE(a_batch_hides_what_is_only_reserved) {
+  Fixture f;
+  std::vector<std::byte> keys;
+  for (std::uint64_t n = 0; n < 3; ++n) {
+    const Key k = key(n);
+    keys.insert(keys.end(), k.begin(), k.end());
+  }
+  f.store(0, 16, f.run);
+  Refusal why = Refusal::none;
+  const SlotId e = f.tier.reserve(0, key(1).data(), Tokens{32}, f.run, why);
+  std::array<SlotId, 3> out{};
+  f.tier.index().find_batch(0, KeyRun{keys.data(), 16, 3}, out);
+  BOOST_TEST(out[0] != no_slot);
+  BOOST_TEST(out[1] == no_slot);
+  BOOST_TEST(out[2] == no_slot);
+  f.tier.abandon(e);
+}
+
+BOOST_AUTO_TEST_CASE(a_store_never_evicts_its_own_request) {
+  Fixture f(2);
+  f.store(1, 16, f.run);
+  f.store(2, 32, f.run);
+  BOOST_TEST(f.store(3, 48, f.run) == no_slot);
+  const RunId other = f.tier.open_run();
+  BOOST_TEST(f.store(4, 16, other) != no_slot);
+  BOOST_TEST(f.has(1));
+  BOOST_TEST(!f.has(2));
+}
+
+BOOST_AUTO_TEST_CASE(a_touch_moves_an_entry_out_of_the_way) {
+  Fixture f(2);
+  const RunId second = f.tier.open_run();
+  f.store(1, 16, f.run);
+  const SlotId two = f.store(2, 16, f.run);
+  f.tier.touch(two, second);
+  const RunId third = f.tier.open_run();
+  f.store(3, 16, third);
+  BOOST_TEST(!f.has(1));
+  BOOST_TEST(f.has(2));
+}
+
+BOOST_AUTO_TEST_CASE(pinned_and_reserved_entries_stay) {
+  Fixture f(2);
+  const SlotId one = f.store(1, 16, f.run);
+  Refusal why = Refusal::none;
+  const SlotId two = f.tier.reserve(0, key(2).data(), Tokens{32}, f.run, why);
+  const RunId other = f.tier.open_run();
+  f.tier.pin(one, PinKind::job);
+  BOOST_TEST(f.tier.reserve(0, key(3).data(), Tokens{16}, other, why) == no_slot);
+  BOOST_CHECK(why == Refusal::pool_full);
+  f.tier.pin(one, PinKind::lease);
+  f.tier.unpin(one, PinKind::job);
+  BOOST_TEST(f.tier.reserve(0, key(3).data(), Tokens{16}, other, why) == no_slot);
+  BOOST_CHECK(why == Refusal::leased);
+  f.tier.unpin(one, PinKind::lease);
+  BOOST_TEST(f.store(3, 16, other) == one);
+  f.tier.publish(two, f.run);
+}
+
+BOOST_AUTO_TEST_CASE(a_condemned_entry_is_gone_and_its_slot_waits_for_its_pins) {
+  Fixture f(2);
+  const SlotId one = f.store(1, 16, f.run);
+  f.tier.pin(one, PinKind::job);
+  f.tier.condemn(one);
+  BOOST_TEST(!f.has(1));
+  BOOST_TEST(f.tier.slots_used() == 1u);
+  BOOST_TEST(f.tier.counters().bad_entries == 1u);
+  const SlotId again = f.store(1, 16, f.run);
+  BOOST_TEST(again != one);
+  BOOST_TEST(f.has(1));
+  f.tier.unpin(one, PinKind::job);
+  BOOST_TEST(f.tier.slots_used() == 1u);
+}
+
+BOOST_AUTO_TEST_CASE(a_reset_hides_everything_and_slots_return_as_they_drain) {
+  Fixture f(4);
+  f.store(1, 16, f.run);
+  const SlotId two = f.store(2, 32, f.run);
+  Refusal why = Refusal::none;
+  const SlotId three = f.tier.reserve(0, key(3).data(), Tokens{48}, f.run, why);
+  f.tier.pin(two, PinKind::job);
+  f.tier.reset();
+  BOOST_TEST(f.tier.verify() == "");
+  BOOST_TEST(!f.has(1));
+  BOOST_TEST(!f.has(2));
+  BOOST_TEST(f.tier.slots_used() == 2u);
+  BOOST_TEST(f.tier.doomed(two));
+  BOOST_TEST(!f.tier.publish(three, f.run));
+  f.tier.unpin(two, PinKind::job);
+  BOOST_TEST(f.tier.slots_used() == 0u);
+  BOOST_TEST(f.store(3, 48, f.run) != no_slot);
+}
+
+BOOST_AUTO_TEST_CASE(classes_share_pages_and_the_oldest_page_moves) {
+  // Group 0: one slot per page; group 1: four.
+  Fixture f(2, {1, 4}, true);
+  for (std::uint64_t n = 0; n < 4; ++n) f.store(n, 16 * (n + 1), f.run, 1);
+  const RunId second = f.tier.open_run();
+  f.store(10, 16, second, 0);
+  BOOST_TEST(f.tier.slots_used() == 5u);
+  const RunId third = f.tier.open_run();
+  // Group 0 needs a page: that of the oldest entry goes as a whole.
+  BOOST_TEST(f.store(11, 16, third, 0) != no_slot);
+  for (std::uint64_t n = 0; n < 4; ++n) BOOST_TEST(!f.has(n, 1));
+  BOOST_TEST(f.has(10, 0));
+  // Group 1 takes the page of group 0's oldest.
+  const RunId fourth = f.tier.open_run();
+  BOOST_TEST(f.store(20, 16, fourth, 1) != no_slot);
+  BOOST_TEST(!f.has(10, 0));
+  BOOST_TEST(f.has(11, 0));
+}
+
+BOOST_AUTO_TEST_CASE(slots_are_numbered_inside_their_class) {
+  SlotPool pool(3, {1, 4});
+  const SlotId a = pool.take(0);
+  const SlotId b = pool.take(1);
+  const SlotId c = pool.take(1);
+  BOOST_TEST(pool.slot_number(a) == 0u);
+  BOOST_TEST(pool.slot_number(b) == 4u);
+  BOOST_TEST(pool.slot_number(c) == 5u);
+  pool.give_back(b);
+  pool.give_back(c);
+  // The page is free again and may serve the other class.
+  BOOST_TEST(pool.slot_number(pool.take(0)) == 1u);
+  BOOST_TEST(pool.verify() == "");
+}
+
+BOOST_AUTO_TEST_CASE(random_use_of_pages_keeps_the_books) {
+  Prng random(7);
+  SlotPool pool(8, {1, 3, 5});
+  std::vector<SlotId> taken;
+  for (int i = 0; i < 5000; ++i) {
+    if (random.chance(1, 2)) {
+      const SlotId e = pool.take(static_cast<std::uint32_t>(random.below(3)));
+      if (e != no_slot) taken.push_back(e);
+    } else if (!taken.empty()) {
+      const std::uint64_t at = random.below(taken.size());
+      pool.give_back(taken[at]);
+      taken[at] = taken.back();
+      taken.pop_back();
+    }
+    BOOST_REQUIRE_EQUAL(pool.verify(), "");
+    BOOST_REQUIRE_EQUAL(pool.used_slots(), taken.size());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(an_unlimited_tier_grows) {
+  Fixture f(UINT64_MAX);
+  for (std::uint64_t n = 0; n < 3000; ++n) {
+    Refusal why = Refusal::none;
+    const SlotId e = f.tier.reserve(0, key(n).data(), Tokens{16 * (n + 1)}, f.run, why);
+    BOOST_REQUIRE(e != no_slot);
+    f.tier.publish(e, f.run);
+  }
+  BOOST_TEST(f.has(0));
+  BOOST_TEST(f.has(2999));
+  BOOST_TEST(f.tier.counters().evictions == 0u);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
