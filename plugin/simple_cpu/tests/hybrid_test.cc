@@ -122,13 +122,13 @@ BOOST_AUTO_TEST_CASE(hand_offs_end_with_the_classes_of_the_spec) {  // R-640, R-
             {1, 1, 5, Tokens{192}},          // not confirmed
             {0, 1, 5, Tokens{64}},           // no state group
             {9, 1, 5, Tokens{64}},           // no group
-            {1, 99, 5, Tokens{64}},          // unknown request
+            {1, 99, 5, Tokens{64}},          // never began
             {1, 1, 6, Tokens{128}}});        // good
   const OfferCounts h = rig.handoffs();
   BOOST_TEST(h.published == 9u);
   BOOST_TEST(h.dropped_null_block == 1u);
-  BOOST_TEST(h.dropped_bad_offer == 6u);
-  BOOST_TEST(h.dropped_request_gone == 1u);
+  BOOST_TEST(h.dropped_bad_offer == 7u);
+  BOOST_TEST(h.dropped_request_gone == 0u);
   BOOST_TEST(h.pending == 1u);
   rig.step({{1, 131, {}}}, {}, {{1, 1, 6, Tokens{128}}});
   BOOST_TEST(rig.handoffs().skipped_in_flight == 1u);
