@@ -109,6 +109,7 @@ void CompletionFlow::take_entry(std::uint64_t number, std::uint32_t rank,
 }
 
 void CompletionFlow::take_report(std::uint64_t number, std::span<const std::uint8_t> bytes) {
+  if (bytes.empty()) return;  // the rank had nothing to say (kvc_progress)
   const Result<ReportView> read = ReportView::read(bytes);
   if (!read.ok()) {
     core_.faults.report("report-bytes", "report {}: {}", number, read.error().text);
