@@ -1,8 +1,8 @@
-// The extension "kvc.test/1" (kvc_test.h): compiled in with the fault points only.
+// The extension "kvc.test/1" (kvc_fault.h): compiled in with the fault points only.
 #include "plugin/edge/test_extension.h"
 
 #if defined(KVC_FAULT_POINTS)
-#include <kvc/kvc_test.h>
+#include <kvc/kvc_fault.h>
 #include <kvc/kvc_util.h>
 
 #include <string>

@@ -8,8 +8,9 @@
 // place, rank or layer is seen.
 #pragma once
 #include <kvc/kvc.h>
-#include <kvc/kvc_test.h>
+#include <kvc/kvc_fault.h>
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -258,11 +259,16 @@ class World {
   kvc_open open_struct(std::uint32_t rank = 0) const;
   std::vector<std::uint8_t> keys_of(const Request& r, std::uint64_t n) const;
   void advance_ns(std::uint64_t by) { now_ns_ += by; }
+  // Fences with a value up to this are reached.
+  void reach(std::uint64_t value) { __atomic_store_n(&counter_, value, __ATOMIC_RELEASE); }
+  void pump_one(std::uint32_t rank);
+  // Waits in a threaded world until nothing is open on any rank.
+  void wait_all();
   // Answers of the host's own block queries, if the setup offers them.
   std::map<std::pair<std::uint32_t, std::int64_t>,
            std::pair<std::vector<std::uint8_t>, std::uint64_t>>
       device_keys;
-  std::uint64_t wakes = 0;
+  std::atomic<std::uint64_t> wakes{0};  // by a thread of the connector
   std::uint64_t next_step = 1;
   // What the next record will say.
   struct Scheduled {

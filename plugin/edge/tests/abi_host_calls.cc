@@ -420,13 +420,22 @@ void World::submit(const Planned& plan) {
   for (std::uint32_t r = 0; r < setup_.ranks; ++r) submit_to(r, plan, 0);
 }
 
+void World::pump_one(std::uint32_t rank) {
+  for (int i = 0; i < 100'000; ++i) {
+    const kvc_status s = api().pump_rank(ranks_.at(rank), 64);
+    BOOST_REQUIRE_GE(s, 0);
+    if (s == KVC_OK) return;
+  }
+  BOOST_FAIL("a rank never runs out of work");
+}
+
 void World::pump() {
+  for (std::uint32_t r = 0; r < setup_.ranks; ++r) pump_one(r);
+}
+
+void World::wait_all() {
   for (kvc_rank* r : ranks_) {
-    for (int i = 0; i < 100'000; ++i) {
-      const kvc_status s = api().pump_rank(r, 64);
-      BOOST_REQUIRE_GE(s, 0);
-      if (s == KVC_OK) break;
-    }
+    BOOST_REQUIRE_EQUAL(api().wait(r, nullptr, 0, std::uint64_t{60} * 1'000'000'000), KVC_OK);
   }
 }
 

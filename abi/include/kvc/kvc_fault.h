@@ -1,7 +1,8 @@
-/* The extension "kvc.test/1": how tests make a connector fail on purpose. Only builds with KVC_FAULT_POINTS have it;
- * elsewhere kvc_plugin_api.extension answers NULL. Not part of the frozen line. */
-#ifndef KVC_KVC_TEST_H_
-#define KVC_KVC_TEST_H_
+/* The extension "kvc.test/1": how tests make a connector fail on purpose. Only builds with
+ * KVC_FAULT_POINTS have it; elsewhere kvc_plugin_api.extension answers NULL. Not part of the frozen
+ * line. */
+#ifndef KVC_KVC_FAULT_H_
+#define KVC_KVC_FAULT_H_
 
 #include <kvc/kvc.h>
 
@@ -15,8 +16,9 @@ typedef struct kvc_test_api {
   uint32_t struct_size;
   uint32_t reserved0;
 
-  /* [any] Fault point `name` fails at its countdown-th visit from now on (0: the next one), in the whole process.
-     An empty name: the countdown-th visit of any point. KVC_E_ARG: no text. docs/testing.md lists the points. */
+  /* [any] Fault point `name` fails at its countdown-th visit from now on (0: the next one), in the
+     whole process. An empty name: the countdown-th visit of any point. KVC_E_ARG: no text. The
+     points are listed in docs/testing.md. */
   kvc_status (*set_fault)(kvc_bytes name, uint64_t countdown) KVC_NOTHROW;
 
   /* [any] Disarms everything and forgets all counts. */
@@ -28,11 +30,12 @@ typedef struct kvc_test_api {
   /* [any] Visits of a point since the last clear_faults. */
   uint64_t (*visits)(kvc_bytes name) KVC_NOTHROW;
 
-  /* [sched] Slow check of the whole structure: text is empty if every invariant holds. As the pure queries. */
+  /* [sched] Slow check of the whole structure: the text is empty if every invariant holds. Sized
+     and copied as by the pure queries. */
   kvc_status (*verify)(const kvc_sched *s, char *buf, uint64_t cap, uint64_t *needed) KVC_NOTHROW;
 } kvc_test_api;
 
 #ifdef __cplusplus
 }
 #endif
-#endif /* KVC_KVC_TEST_H_ */
+#endif /* KVC_KVC_FAULT_H_ */
