@@ -8,6 +8,7 @@
 #include "cuda/host_copy_engine.h"
 #include "plugin/core/fault.h"
 #include "plugin/edge/connector.h"
+#include "plugin/edge/test_extension.h"
 #include "plugin/simple_cpu/scheduler.h"
 
 namespace kvc::edge {
@@ -39,7 +40,7 @@ RankOptions rank_options(const OpenConfig& open, const config::SimpleCpuOptions&
 }
 
 // Fault points "copy.load" and "copy.store": the next copy of that direction fails, at the tier's
-// end of it.
+// end of it; "copy.load_destination" and "copy.store_source": at the device's end.
 class CopyFaultPoints final : public CopyFault {
  public:
   Verdict on_copy(std::uint64_t /*op*/, CopyDirection direction, std::uint64_t /*index*/) override {
@@ -48,6 +49,12 @@ class CopyFaultPoints final : public CopyFault {
     }
     if (direction == CopyDirection::store && KVC_FAULT("copy.store")) {
       return {Code::io, CopySide::destination};
+    }
+    if (direction == CopyDirection::load && KVC_FAULT("copy.load_destination")) {
+      return {Code::io, CopySide::destination};
+    }
+    if (direction == CopyDirection::store && KVC_FAULT("copy.store_source")) {
+      return {Code::io, CopySide::source};
     }
     return {};
   }
@@ -65,10 +72,14 @@ CopyFault* copy_faults() {
 void wake_host(void* host) { static_cast<const HostAdapter*>(host)->wake(); }
 
 Result<std::unique_ptr<HostCopyEngine>> make_copies(const config::SimpleCpuOptions& o,
-                                                    HostAdapter& host) {
+                                                    std::uint32_t rank, HostAdapter& host) {
   HostCopyOptions c;
   c.workers = host.stepped() ? 0 : o.copy_threads;
   c.fault = copy_faults();
+  if (const std::uint64_t seed = copy_order_seed(); host.stepped() && seed != 0) {
+    c.order = StepOrder::seeded;
+    c.seed = seed + rank;
+  }
   if (host.wants_wake()) {
     c.on_ended = wake_host;
     c.on_ended_arg = &host;
@@ -103,7 +114,7 @@ Result<std::unique_ptr<SchedulerRole>> make_scheduler(const OpenConfig& open, Ho
 Result<std::unique_ptr<RankEngine>> make_rank(const OpenConfig& open, HostAdapter& host) {
   const auto o = parse(open);
   if (!o.ok()) return o.error();
-  auto copies = make_copies(o.value(), host);
+  auto copies = make_copies(o.value(), open.rank, host);
   if (!copies.ok()) return copies.error();
   return RankEngine::create(rank_options(open, o.value()), std::move(copies).value(), host);
 }

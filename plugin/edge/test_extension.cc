@@ -5,6 +5,7 @@
 #include <kvc/kvc_fault.h>
 #include <kvc/kvc_util.h>
 
+#include <atomic>
 #include <string>
 
 #include "plugin/core/fault.h"
@@ -49,14 +50,20 @@ kvc_status verify(const kvc_sched* s, char* buf, std::uint64_t cap,
   }
 }
 
+std::atomic<std::uint64_t> copy_order{0};
+
+void set_copy_order(std::uint64_t seed) noexcept { copy_order.store(seed); }
+
 constexpr kvc_test_api api{
-    sizeof(kvc_test_api), 0, set_fault, clear_faults, tripped, visits, verify};
+    sizeof(kvc_test_api), 0, set_fault, clear_faults, tripped, visits, verify, set_copy_order};
 
 }  // namespace
 
 const void* test_extension(std::string_view id) {
   return id == KVC_TEST_EXTENSION ? &api : nullptr;
 }
+
+std::uint64_t copy_order_seed() { return copy_order.load(); }
 
 }  // namespace kvc::edge
 
@@ -65,6 +72,7 @@ const void* test_extension(std::string_view id) {
 namespace kvc::edge {
 
 const void* test_extension(std::string_view /*id*/) { return nullptr; }
+std::uint64_t copy_order_seed() { return 0; }
 
 }  // namespace kvc::edge
 #endif

@@ -33,6 +33,10 @@ typedef struct kvc_test_api {
   /* [sched] Slow check of the whole structure: the text is empty if every invariant holds. Sized
      and copied as by the pure queries. */
   kvc_status (*verify)(const kvc_sched *s, char *buf, uint64_t cap, uint64_t *needed) KVC_NOTHROW;
+
+  /* [any] Ranks opened from now on under KVC_HOST_STEPPED work on ready copies in an order drawn
+     from the seed; 0 (the state at load): loads first, each kind in the order of submission. */
+  void (*set_copy_order)(uint64_t seed) KVC_NOTHROW;
 } kvc_test_api;
 
 #ifdef __cplusplus
