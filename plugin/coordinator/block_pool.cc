@@ -135,7 +135,7 @@ Result<BlockPool> BlockPool::make(const BlockPoolOptions& options) {
   if (!index.ok()) return index.error();
   auto body = std::make_unique<Body>(options, std::move(index).value());
   const std::uint64_t first = n == 0 ? slab_blocks : n;
-  if (!body->records.ensure(first))
+  if (!(n == 0 ? body->records.ensure(first) : body->records.size_for(first)))
     return Status{Code::full, fmt::format("no memory for {} block records", first)};
   body->records[null_block] = {0, null_block, null_block};
   body->blocks = 1;

@@ -48,17 +48,21 @@ std::uint32_t tag_of(GroupId group, const std::byte* key, std::uint32_t key_byte
   return static_cast<std::uint32_t>(mix(h, 0x9e3779b97f4a7c15u) >> 32);
 }
 
+// Requires n >= 8. Faster than a call of memcmp for these few bytes.
+bool equal(const std::byte* a, const std::byte* b, std::uint32_t n) {
+  std::uint64_t differ = load64(a + n - 8) ^ load64(b + n - 8);
+  for (std::uint32_t i = 0; i + 8 < n; i += 8) differ |= load64(a + i) ^ load64(b + i);
+  return differ == 0;
+}
+
 }  // namespace
 
 struct FlatIndex::Body {
-  struct FreeTable {
-    void operator()(std::uint64_t* p) const { std::free(p); }
-  };
-
   FlatIndexOptions options;
   Slabs entries;
-  SlabArray<std::uint32_t> slot_first;                // entry + 1; 0: no key
-  std::unique_ptr<std::uint64_t[], FreeTable> table;  // tag << 32 | (entry + 1); 0: empty
+  SlabArray<std::uint32_t> slot_first;  // entry + 1; 0: no key
+  Zeroed table_memory;
+  std::uint64_t* table = nullptr;  // tag << 32 | (entry + 1); 0: empty
   std::uint64_t places = 0;
   std::uint32_t entries_used = 0;  // high-water mark of the arena
   std::uint32_t free_entry = no_entry;
@@ -76,7 +80,7 @@ struct FlatIndex::Body {
   }
   [[nodiscard]] std::byte* key(std::uint32_t e) const { return entries.at(e) + sizeof(Entry); }
   [[nodiscard]] bool same_key(std::uint32_t e, GroupId group, const std::byte* k) const {
-    return entry(e).group == group && std::memcmp(key(e), k, options.key_bytes) == 0;
+    return entry(e).group == group && equal(key(e), k, options.key_bytes);
   }
   [[nodiscard]] std::uint64_t home(std::uint32_t tag) const { return (tag * places) >> 32; }
   [[nodiscard]] std::uint64_t after(std::uint64_t place) const {
@@ -97,11 +101,12 @@ struct FlatIndex::Body {
   void set_first(SlotId slot, std::uint32_t e) { slot_first[slot] = e + 1; }
 
   [[nodiscard]] bool make_table(std::uint64_t new_places) {
-    auto* raw = static_cast<std::uint64_t*>(std::calloc(new_places, sizeof(std::uint64_t)));
-    if (raw == nullptr) return false;
-    const std::unique_ptr<std::uint64_t[], FreeTable> old(table.release());
+    Zeroed fresh = make_zeroed(new_places * sizeof(std::uint64_t));
+    if (fresh == nullptr) return false;
+    fresh.swap(table_memory);  // the old table dies with `fresh`
+    const std::uint64_t* old = table;
     const std::uint64_t old_places = places;
-    table.reset(raw);
+    table = reinterpret_cast<std::uint64_t*>(table_memory.get());
     places = new_places;
     for (std::uint64_t i = 0; i < old_places; ++i)
       if (old[i] != 0) place_word(old[i]);
@@ -223,10 +228,10 @@ Result<FlatIndex> FlatIndex::make(const FlatIndexOptions& options) {
                   fmt::format("{} slots with {} further keys, the limit is 2^31 together",
                               options.slots, options.aliases)};
   auto body = std::make_unique<Body>(options);
-  const std::uint64_t entries = options.slots + options.aliases;
+  const std::uint64_t entries = options.slots == 0 ? 0 : options.slots + options.aliases;
   const std::uint64_t places = body->bounded() ? entries * 3 / 2 + 8 : 1024;
-  if (!body->make_table(places) || !body->entries.ensure(entries) ||
-      !body->slot_first.ensure(options.slots))
+  if (!body->make_table(places) || !body->entries.size_for(entries) ||
+      !body->slot_first.size_for(options.slots))
     return Status{Code::full, fmt::format("no memory for an index of {} keys", entries)};
   return FlatIndex(std::move(body));
 }
@@ -256,7 +261,10 @@ void FlatIndex::find_batch(GroupId group, const KeyRun& keys, std::span<SlotId> 
       std::uint64_t p = b.home(tags[i]);
       while (b.table[p] != 0 && Body::tag_at(b.table[p]) != tags[i]) p = b.after(p);
       places[i] = p;
-      if (b.table[p] != 0) __builtin_prefetch(b.entries.at(Body::entry_at(b.table[p])));
+      if (b.table[p] == 0) continue;
+      const std::byte* entry = b.entries.at(Body::entry_at(b.table[p]));
+      __builtin_prefetch(entry);
+      __builtin_prefetch(entry + b.entries.stride() - 1);  // it may lie across two lines
     }
     for (std::size_t i = 0; i < n; ++i) {
       const std::byte* key = key_of(base + i);
@@ -344,7 +352,7 @@ void FlatIndex::move_keys(SlotId from, SlotId to) {
   KVC_CHECK(!has_keys(to) && from != to && (!b.bounded() || to < b.options.slots));
   const std::uint32_t first = b.first_of(from);
   if (first == no_entry) return;
-  KVC_CHECK(b.slot_first.ensure(std::uint64_t{to} + 1));
+  if (!b.slot_first.ensure(std::uint64_t{to} + 1)) throw std::bad_alloc();
   for (std::uint32_t e = first; e != no_entry; e = b.entry(e).next_key) b.entry(e).slot = to;
   b.set_first(to, first);
   b.set_first(from, no_entry);

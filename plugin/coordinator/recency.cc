@@ -198,9 +198,9 @@ Result<Recency> Recency::make(const RecencyOptions& options) {
   auto body = std::make_unique<Body>(options);
   // Every run that is not open and every strand has an entry of its own.
   const bool bounded = options.slots != 0 && options.open_runs != 0;
-  if (!body->entries.ensure(options.slots) ||
-      (bounded && (!body->strands.all.ensure(options.slots) ||
-                   !body->runs.all.ensure(options.slots + options.open_runs))))
+  if (!body->entries.size_for(options.slots) ||
+      (bounded && (!body->strands.all.size_for(options.slots) ||
+                   !body->runs.all.size_for(options.slots + options.open_runs))))
     return Status{Code::full, fmt::format("no memory for the order of {} slots", options.slots)};
   return Recency(std::move(body));
 }

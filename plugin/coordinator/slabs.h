@@ -1,16 +1,18 @@
-// Arrays that grow without moving: zeroed slabs of 2^16 elements. Memory that was never written is
-// not resident, so a bounded arena may be sized for its worst case at once.
+// Arrays that grow without moving, of zeroed memory: what was never written is not resident, so a
+// bounded arena may be sized for its worst case at once.
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <memory>
 #include <type_traits>
 #include <vector>
 
+#include "plugin/core/check.h"
+#include "plugin/core/zeroed.h"
+
 namespace kvc {
 
-// Threads: one user. Owns: the slabs. Invariants: elements keep their address; fresh elements are
+// Threads: one user. Owns: the memory. Invariants: elements keep their address; fresh elements are
 // all zero bytes.
 class Slabs {
  public:
@@ -19,30 +21,43 @@ class Slabs {
 
   explicit Slabs(std::size_t stride) : stride_(stride) {}
 
-  // Room for `count` elements; false when memory ran out (what was there stays). count <= 2^32.
+  // Exactly `count` elements, for arenas that never grow. Called once, before anything else. False:
+  // out of memory.
+  [[nodiscard]] bool size_for(std::uint64_t count) {
+    return count == 0 || (extend(count) && (sized_ = true));
+  }
+
+  // Room for `count` elements, growing by whole slabs and at least an eighth; false when memory ran
+  // out (what was there stays). A sized arena is not asked for more than it was sized for.
   [[nodiscard]] bool ensure(std::uint64_t count) {
-    while (capacity_ < count) {
-      auto* raw = static_cast<std::byte*>(std::calloc(per_slab, stride_));
-      if (raw == nullptr) return false;
-      slabs_.emplace_back(raw);
-      capacity_ += per_slab;
-    }
-    return true;
+    if (count <= capacity_) return true;
+    KVC_CHECK(!sized_);
+    const std::uint64_t more = std::max(count - capacity_, capacity_ / 8);
+    return extend((more + per_slab - 1) / per_slab * per_slab);
   }
 
   [[nodiscard]] std::byte* at(std::uint64_t i) const {
-    return slabs_[i >> shift].get() + (i & (per_slab - 1)) * stride_;
+    return slabs_[i >> shift] + (i & (per_slab - 1)) * stride_;
   }
   [[nodiscard]] std::uint64_t capacity() const { return capacity_; }
   [[nodiscard]] std::size_t stride() const { return stride_; }
 
  private:
-  struct Free {
-    void operator()(std::byte* p) const { std::free(p); }
-  };
+  [[nodiscard]] bool extend(std::uint64_t count) {
+    Zeroed memory = make_zeroed(count * stride_);
+    if (memory == nullptr) return false;
+    for (std::uint64_t i = 0; i < count; i += per_slab)
+      slabs_.push_back(memory.get() + i * stride_);
+    extents_.push_back(std::move(memory));
+    capacity_ += count;
+    return true;
+  }
+
   std::size_t stride_;
   std::uint64_t capacity_ = 0;
-  std::vector<std::unique_ptr<std::byte, Free>> slabs_;
+  bool sized_ = false;
+  std::vector<std::byte*> slabs_;
+  std::vector<Zeroed> extents_;
 };
 
 // Slabs of one trivial type whose all-zero bytes are a valid value.
@@ -51,6 +66,7 @@ class SlabArray {
   static_assert(std::is_trivially_copyable_v<T>);
 
  public:
+  [[nodiscard]] bool size_for(std::uint64_t count) { return raw_.size_for(count); }
   [[nodiscard]] bool ensure(std::uint64_t count) { return raw_.ensure(count); }
   [[nodiscard]] std::uint64_t capacity() const { return raw_.capacity(); }
   T& operator[](std::uint64_t i) { return *reinterpret_cast<T*>(raw_.at(i)); }
