@@ -1,9 +1,9 @@
 // kvc-vectors FILE.jsonl [--json OUT]: runs recorded lookups against the coordinator.
 //
 // One JSON object a line: the layout, what each group holds, and the recorded answer
-// (conformance/corpus/README.md describes the fields). The last line of output is `N passed, M
-// failed`. Exit code 0 only if M is 0 and N is not; 1 otherwise; 2 for a file that cannot be read
-// or a line that is no such row.
+// (docs/testing.md describes the fields). The last line of output is `N passed, M failed`. Exit
+// code 0 only if M is 0 and N is not; 1 otherwise; 2 for a file that cannot be read or a line that
+// is no such row.
 #include <fmt/format.h>
 
 #include <algorithm>

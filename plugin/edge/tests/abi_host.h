@@ -244,6 +244,8 @@ class World {
   std::uint64_t free_blocks() const { return free_.size(); }
   bool held(std::int64_t block) const;
   std::uint64_t held_count() const;
+  // Destinations of loads that have not ended.
+  std::set<std::int64_t> blocks_of_open_loads() const;
   std::uint64_t block_tokens(std::uint32_t group) const;
   // Everything is over: no hold, no job, no request; counts say pending 0.
   void check_quiet();

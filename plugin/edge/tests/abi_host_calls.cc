@@ -232,6 +232,16 @@ std::uint64_t World::held_count() const {
   return all.size();
 }
 
+std::set<std::int64_t> World::blocks_of_open_loads() const {
+  std::set<std::int64_t> all;
+  for (const auto& [job, blocks] : holds_) {
+    const auto open = open_jobs_.find(job);
+    if (open == open_jobs_.end() || open->second != KVC_JOB_LOAD) continue;
+    all.insert(blocks.begin(), blocks.end());
+  }
+  return all;
+}
+
 void World::add_hold(kvc_job job, std::int64_t block) {
   BOOST_REQUIRE(block != setup_.null_block && block >= 0 &&
                 static_cast<std::uint64_t>(block) < setup_.device_blocks);
@@ -260,9 +270,12 @@ void World::release_hold(const Ended& job) {
     known->second.erase(at);
   }
   if (ended == end_holds_.end()) BOOST_CHECK(known->second.empty());
+  std::set<std::int64_t> over;
+  for (const kvc_block& b : job.released) over.insert(b.block);
+  if (ended != end_holds_.end()) over.insert(ended->second.begin(), ended->second.end());
   holds_.erase(job.job);
   end_holds_.erase(job.job);
-  for (const kvc_block& b : job.released) free_if_unused(b.block);
+  for (const std::int64_t b : over) free_if_unused(b);
 }
 
 void World::allocate_for_load(std::uint64_t id, std::uint64_t upto) {
@@ -361,8 +374,11 @@ void World::read_jobs(const kvc_plan& plan, Planned& out) {
     std::set<std::pair<std::uint32_t, std::int64_t>> seen;
     for (const kvc_block& b : blocks_of(j.held)) {
       add_hold(j.job, b.block);
-      // K3-17: a block is named once per job.
-      BOOST_CHECK(seen.insert({b.group, b.block}).second);
+      // K3-17: a block is named once per job, unless a tail of it is stored beside the whole block.
+      const bool again = !seen.insert({b.group, b.block}).second;
+      BOOST_CHECK_MESSAGE(!again || setup_.groups[b.group].kind == KVC_GROUP_FULL,
+                          "job " << j.job << " names block " << b.block << " of group " << b.group
+                                 << " twice, position " << b.position);
     }
   }
 }
