@@ -30,7 +30,7 @@ HostTier::HostTier(const Geometry& geometry, std::uint32_t key_bytes, EventRing&
   sizes_.class_of_group.fill(TierSizes::no_class);
 }
 
-Status HostTier::resize(const TierSizes& sizes) {
+Status HostTier::resize(const TierSizes& sizes, std::uint64_t open_runs) {
   KVC_CHECK(!sized());
   const bool grows = sizes.pages == UINT64_MAX;
   const std::uint64_t widest =
@@ -45,7 +45,7 @@ Status HostTier::resize(const TierSizes& sizes) {
   index.slots = entries;
   Result<FlatIndex> made = FlatIndex::make(index);
   if (!made.ok()) return made.error();
-  Result<Recency> recency = Recency::make(RecencyOptions{.slots = entries, .open_runs = 0});
+  Result<Recency> recency = Recency::make(RecencyOptions{.slots = entries, .open_runs = open_runs});
   if (!recency.ok()) return recency.error();
   state_.ensure(entries);
   pins_.ensure(entries);

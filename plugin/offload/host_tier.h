@@ -50,8 +50,9 @@ class HostTier {
  public:
   HostTier(const Geometry& geometry, std::uint32_t key_bytes, EventRing& events);
 
-  // Once. Errors: the numbers do not fit the index (Code::arg), memory (std::bad_alloc).
-  Status resize(const TierSizes& sizes);
+  // Once. `open_runs`: how many may be open at once; 0 grows. Errors: the numbers do not fit the
+  // index (Code::arg), memory (std::bad_alloc).
+  Status resize(const TierSizes& sizes, std::uint64_t open_runs);
   [[nodiscard]] bool sized() const { return slots_.has_value(); }
 
   // Published entries, for lookups. Requires sized().
@@ -80,6 +81,7 @@ class HostTier {
   // No lookup finds anything older from now on; one `cleared` event. Requires: no lease pins.
   void reset();
 
+  // no_run: as many as allowed are open, or the tier has no size yet.
   [[nodiscard]] RunId open_run();
   void close_run(RunId run);
   void schedule(RunId run);

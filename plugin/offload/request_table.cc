@@ -61,6 +61,12 @@ RequestIndex RequestTable::begin(const RequestBegin& in) {
   return index;
 }
 
+void RequestTable::refuse(RequestId id) {
+  KVC_CHECK(!used(id));
+  history_.insert(id);
+  untracked_.insert(id);
+}
+
 bool RequestTable::extend(RequestIndex index, const std::uint8_t* keys, std::uint64_t count) {
   Request& r = *pool_[index];
   const std::uint64_t bytes = count * limits_.key_bytes;

@@ -103,6 +103,8 @@ class RequestTable {
   // A new live request with a copy of the keys. no_request: full; the id is untracked from now on.
   // Requires: !used(id).
   RequestIndex begin(const RequestBegin& in);
+  // The id is untracked from now on, for want of something else than memory here.
+  void refuse(RequestId id);
   // False: full; nothing was appended.
   [[nodiscard]] bool extend(RequestIndex index, const std::uint8_t* keys, std::uint64_t count);
   // An untracked id is over.

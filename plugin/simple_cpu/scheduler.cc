@@ -93,6 +93,14 @@ void SimpleCpuScheduler::publish() {
   numbers_.publish(numbers_of(core_));
 }
 
+// Every live request has an open run, and so has one that is over while its copies drain; of those
+// there are few, and they cannot be more than slots.
+std::uint64_t SimpleCpuScheduler::runs_expected(std::uint64_t pages) const {
+  const std::uint64_t live = core_.limits.max_live_requests;
+  if (live > reserved_copies_max || pages == UINT64_MAX) return 0;
+  return 2 * live + std::min(pages, reserved_jobs_max);
+}
+
 // Everything that is sized by the tier: no heap in the calls after it while the bounds hold.
 void SimpleCpuScheduler::reserve() {
   const std::uint64_t entries = std::min(core_.tier.entries_max(), reserved_copies_max);
@@ -110,7 +118,8 @@ Result<std::span<const SlotClass>> SimpleCpuScheduler::set_ranks(std::span<const
   if (core_.tier.sized()) return {Code::state, "set_ranks was called before"};
   Result<RankSizes> settled = settle_ranks(core_.geometry, core_.limits.ranks, ranks);
   if (!settled.ok()) return settled.error();
-  if (Status s = core_.tier.resize(settled.value().sizes); !s.ok()) return s;
+  const std::uint64_t runs = runs_expected(settled.value().sizes.pages);
+  if (Status s = core_.tier.resize(settled.value().sizes, runs); !s.ok()) return s;
   usable_ = std::move(settled.value().usable);
   for (RequestIndex i = 0; i < core_.requests.capacity(); ++i) {
     Request& r = core_.requests[i];
@@ -144,8 +153,15 @@ Status SimpleCpuScheduler::check_begin(const RequestBegin& in) const {
 
 Status SimpleCpuScheduler::request_begin(const RequestBegin& in) {
   if (Status s = check_begin(in); !s.ok()) return s;
-  const RequestIndex index = core_.requests.begin(in);
+  const RunId run = core_.tier.open_run();
+  RequestIndex index = no_request;
+  if (core_.tier.sized() && run == no_run) {
+    core_.requests.refuse(in.request);
+  } else {
+    index = core_.requests.begin(in);
+  }
   if (index == no_request) {
+    core_.tier.close_run(run);
     ++core_.counters.requests_refused;
     return done(Status{
         Code::full,
@@ -154,7 +170,7 @@ Status SimpleCpuScheduler::request_begin(const RequestBegin& in) {
                     core_.limits.max_live_requests, core_.limits.max_request_bytes.n)});
   }
   Request& r = core_.requests[index];
-  r.run = core_.tier.open_run();
+  r.run = run;
   r.explain.id = in.request;
   r.explain.prompt = in.prompt;
   r.explain_ticket = core_.explain.enter(r.explain);

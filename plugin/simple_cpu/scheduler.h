@@ -61,6 +61,7 @@ class SimpleCpuScheduler final : public SchedulerRole {
   void publish();
   void note_gates();
   void reserve();
+  [[nodiscard]] std::uint64_t runs_expected(std::uint64_t pages) const;
   [[nodiscard]] Status check_begin(const RequestBegin& begin) const;
   [[nodiscard]] std::string explain_all() const;
 

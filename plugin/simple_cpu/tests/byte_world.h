@@ -71,7 +71,11 @@ class ByteWorld {
     BOOST_TEST(rig_.host.faults() == 0u);
   }
 
-  [[nodiscard]] const Rig& rig() const { return rig_; }
+  // Puts something between the world and the role.
+  template <class Wrap>
+  void wrap_role(Wrap wrap) {
+    rig_.role = wrap(std::move(rig_.role));
+  }
   [[nodiscard]] std::uint64_t loads_checked() const { return loads_checked_; }
 
  private:
