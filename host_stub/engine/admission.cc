@@ -91,7 +91,10 @@ std::uint64_t Engine::Body::blocks_ahead(const Request& request, std::uint64_t h
     const std::uint64_t known = ceil_div(request.available(), span);
     std::uint64_t more = known - std::min(known, ceil_div(have, span));
     if (geometry.is_state_align(g)) {
-      more = std::min<std::uint64_t>(more, 2);
+      // One for the chunk's end, one for the next block end, one for a tail that moves.
+      const bool tail = request.tables[g].producer_tail != 0 ||
+                        have < geometry.partial_tail(g, {request.prompt()}).n;
+      more = std::min<std::uint64_t>(more, 1) + (tail ? 2 : 1);
     } else if (geometry.group(g).kind != GroupKind::full) {
       more = std::min(more, ceil_div(options.token_budget, span) + 1);
     }
@@ -221,6 +224,19 @@ bool Engine::Body::tell_allocation(const RequestPtr& request, const AdmissionPla
   return take_holds(out.job, out.held, &r.load.blocks);
 }
 
+// A state that the device serves is not computed again, so nobody would offer it to a connector
+// that lost it, or never got it because the request was preempted between the state and its
+// hand-off. The hit's own block still has its reference: the table's, or that of the pending copy.
+void Engine::Body::offer_hit_states(const Request& request, const AdmissionPlan& plan) {
+  if (plan.local == 0) return;
+  for (const GroupId g : geometry.cacheable()) {
+    const GroupHit& found = plan.hit->groups[g];
+    if (geometry.is_state_align(g) && !found.slots.empty()) {
+      hand_off(request, g, found.slots.back(), plan.local);
+    }
+  }
+}
+
 Admission Engine::Body::admit(const RequestPtr& request, Step& step, std::uint64_t& budget) {
   Request& r = *request;
   // Outputs of the admission before the preemption are still on their way.
@@ -257,6 +273,7 @@ Admission Engine::Body::admit(const RequestPtr& request, Step& step, std::uint64
     insert_by_arrival(loading, request);
     return Admission::admitted;
   }
+  offer_hit_states(r, plan);
   count_hits(r, plan.local, 0);
   r.failed_loads = 0;
   r.phase = Phase::running;

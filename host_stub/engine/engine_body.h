@@ -82,6 +82,7 @@ struct Engine::Body {
   [[nodiscard]] std::uint64_t blocks_reserved(const Request& newcomer, std::uint64_t have) const;
   void fill_table(Request& request, GroupId group, const AdmissionPlan& plan, Step& step,
                   std::size_t& next_new);
+  void offer_hit_states(const Request& request, const AdmissionPlan& plan);
   bool tell_allocation(const RequestPtr& request, const AdmissionPlan& plan);
   void count_hits(Request& request, std::uint64_t local_end, std::uint64_t external_end);
 
