@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 namespace kvc::host {
@@ -15,24 +16,57 @@ OutputFile::OutputFile(OutputFile&& other) noexcept
       temporary_(std::move(other.temporary_)),
       descriptor_(std::exchange(other.descriptor_, -1)) {}
 
+namespace {
+
+// A device, pipe or socket is written as it stands: a file renamed onto it would take its place,
+// and with the rights of root /dev/null would be gone. A pipe that nobody reads is refused, not
+// waited for.
+Result<int> open_special(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  const int flags = descriptor < 0 ? -1 : ::fcntl(descriptor, F_GETFL);
+  if (flags < 0 || ::fcntl(descriptor, F_SETFL, flags & ~O_NONBLOCK) < 0) {
+    Status failed{Code::arg, fmt::format("{}: cannot be written: {}", path, std::strerror(errno))};
+    if (descriptor >= 0) ::close(descriptor);
+    return failed;
+  }
+  return descriptor;
+}
+
+// The file that a link leads to, so that the link stays; the path itself if it leads nowhere.
+std::string behind_links(const std::string& path) {
+  char* const real = ::realpath(path.c_str(), nullptr);
+  std::string out = real == nullptr ? path : real;
+  std::free(real);
+  return out;
+}
+
+}  // namespace
+
 OutputFile::~OutputFile() {
   if (descriptor_ < 0) return;
   ::close(descriptor_);
-  ::unlink(temporary_.c_str());
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
 }
 
 Result<OutputFile> OutputFile::create(const std::string& path) {
   struct stat info {};
   if (path.empty()) return Status{Code::arg, "the path of an output file is empty"};
-  if (::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
+  const bool exists = ::stat(path.c_str(), &info) == 0;
+  if (exists && S_ISDIR(info.st_mode)) {
     return Status{Code::arg, fmt::format("{}: is a directory, a file name is needed", path)};
   }
-  std::string temporary = fmt::format("{}.tmp.{}", path, ::getpid());
+  if (exists && !S_ISREG(info.st_mode)) {
+    const Result<int> special = open_special(path);
+    if (!special.ok()) return special.error();
+    return OutputFile(path, {}, special.value());
+  }
+  std::string target = exists ? behind_links(path) : path;
+  std::string temporary = fmt::format("{}.tmp.{}", target, ::getpid());
   const int descriptor = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (descriptor < 0) {
     return Status{Code::arg, fmt::format("{}: cannot be written: {}", path, std::strerror(errno))};
   }
-  return OutputFile(path, std::move(temporary), descriptor);
+  return OutputFile(std::move(target), std::move(temporary), descriptor);
 }
 
 Status OutputFile::commit(std::string_view content) {
@@ -45,9 +79,9 @@ Status OutputFile::commit(std::string_view content) {
     content.remove_prefix(static_cast<std::size_t>(written));
   }
   if (::close(std::exchange(descriptor_, -1)) != 0 ||
-      std::rename(temporary_.c_str(), path_.c_str()) != 0) {
+      (!temporary_.empty() && std::rename(temporary_.c_str(), path_.c_str()) != 0)) {
     Status failed{Code::io, fmt::format("{}: cannot be written: {}", path_, std::strerror(errno))};
-    ::unlink(temporary_.c_str());
+    if (!temporary_.empty()) ::unlink(temporary_.c_str());
     return failed;
   }
   return {};

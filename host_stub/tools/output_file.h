@@ -8,7 +8,8 @@
 
 namespace kvc::host {
 
-// A temporary file beside its final path, renamed when it is complete.
+// A temporary file beside its final path, renamed when it is complete. A link stays and its file is
+// replaced; a device, pipe or socket is never replaced but written at commit().
 //
 // Threads:    one.
 // Owns:       the temporary file, until commit() or the destructor, which removes it.
@@ -21,7 +22,8 @@ class OutputFile {
   ~OutputFile();
 
   // Creates the temporary file, so that a path that cannot be written is known before the work.
-  // Code::arg: empty path, a directory, no such folder, no permission; the text names the path.
+  // Code::arg: empty path, a directory, no such folder, no permission, a pipe without a reader; the
+  // text names the path.
   static Result<OutputFile> create(const std::string& path);
 
   // Writes the content and renames. Code::io with the path and the system's reason.
@@ -32,7 +34,7 @@ class OutputFile {
       : path_(std::move(path)), temporary_(std::move(temporary)), descriptor_(descriptor) {}
 
   std::string path_;
-  std::string temporary_;
+  std::string temporary_;  // empty: path_ is written in place
   int descriptor_ = -1;
 };
 

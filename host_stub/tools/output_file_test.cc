@@ -1,5 +1,7 @@
 #include "host_stub/tools/output_file.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <boost/filesystem.hpp>
 #include <boost/test/unit_test.hpp>
@@ -63,6 +65,40 @@ BOOST_AUTO_TEST_CASE(paths_that_cannot_be_written_are_refused_with_their_name) {
     BOOST_TEST((file.error().code == Code::arg));
     BOOST_TEST(file.error().text.find(bad) != std::string::npos);
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_pipe_is_written_and_stays_a_pipe) {
+  const Folder& at = *this;
+  BOOST_REQUIRE_EQUAL(::mkfifo(at("p").c_str(), 0600), 0);
+  BOOST_TEST(!OutputFile::create(at("p")).ok());  // nobody reads
+  const int reader = ::open(at("p").c_str(), O_RDONLY | O_NONBLOCK);
+  BOOST_REQUIRE(reader >= 0);
+  {
+    Result<OutputFile> file = OutputFile::create(at("p"));
+    BOOST_REQUIRE(file.ok());
+    BOOST_TEST(file.value().commit("hello").ok());
+  }
+  char got[8] = {};
+  BOOST_TEST(::read(reader, got, sizeof got) == 5);
+  BOOST_TEST(std::string(got) == "hello");
+  ::close(reader);
+  { BOOST_REQUIRE(!OutputFile::create(at("p")).ok()); }
+  BOOST_TEST((fs::status(at("p")).type() == fs::fifo_file));
+  BOOST_TEST(files() == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(a_link_stays_a_link_and_its_file_is_replaced) {
+  const Folder& at = *this;
+  std::ofstream(at("a.json")) << "old";
+  fs::create_symlink("a.json", at("link"));
+  {
+    Result<OutputFile> file = OutputFile::create(at("link"));
+    BOOST_REQUIRE(file.ok());
+    BOOST_TEST(file.value().commit("new").ok());
+  }
+  BOOST_TEST(fs::is_symlink(at("link")));
+  BOOST_TEST(content(at("a.json")) == "new");
+  BOOST_TEST(files() == 2U);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

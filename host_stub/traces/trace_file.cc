@@ -13,6 +13,8 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::uint64_t tokens_per_hash_id = 512;  // of the Mooncake traces (FAST'25)
+// A row of 20 million tokens fits; an endless one (a device, a file of zeros) ends here.
+constexpr std::size_t line_bytes_largest = std::size_t{256} << 20U;
 
 // Thrown and caught in this file only; carries what is wrong with the row.
 struct BadRow {
@@ -21,7 +23,11 @@ struct BadRow {
 
 std::string quoted(const char* key) { return "\"" + std::string(key) + "\""; }
 
+// Never what is inside of a list or object: printing follows the nesting, which a hostile file
+// makes as deep as it likes.
 std::string shown(const Json& value) {
+  if (value.is_array()) return "[...]";
+  if (value.is_object()) return "{...}";
   return config::one_line(value.dump(-1, ' ', true, Json::error_handler_t::replace), 60);
 }
 
@@ -98,10 +104,48 @@ void add_token_row(const Json& row, TraceBuilder& builder) {
   builder.end_row(at_ms, output);
 }
 
+// The next line without its end; false if there is none. A line that is too long is a BadRow.
+bool next_line(std::istream& in, std::vector<char>& chunk, std::string& line) {
+  line.clear();
+  for (;;) {
+    in.getline(chunk.data(), static_cast<std::streamsize>(chunk.size()));
+    const auto got = static_cast<std::size_t>(in.gcount());
+    const bool full = in.fail() && !in.eof() && !in.bad() && got + 1 == chunk.size();
+    const bool ended = in.good();  // the line end was taken, and counted
+    line.append(chunk.data(), ended ? got - 1 : got);
+    if (!full) return ended || (in.eof() && !line.empty());
+    if (line.size() > line_bytes_largest) {
+      throw BadRow{"the line is longer than " + std::to_string(line_bytes_largest) + " bytes"};
+    }
+    in.clear();
+  }
+}
+
+// Refuses a key of the row that stands twice: which of the two was meant, nobody knows.
+class OnceOnly {
+ public:
+  bool operator()(int depth, Json::parse_event_t event, Json& parsed) {
+    if (event != Json::parse_event_t::key || depth != 1) return true;
+    const auto& key = parsed.get_ref<const std::string&>();
+    if (std::find(seen_.begin(), seen_.end(), key) != seen_.end()) {
+      throw BadRow{"\"" + config::one_line(key, 60) + "\" stands twice"};
+    }
+    if (seen_.size() == keys_most) {
+      throw BadRow{"more than " + std::to_string(keys_most) + " names in one row"};
+    }
+    seen_.push_back(key);
+    return true;
+  }
+
+ private:
+  static constexpr std::size_t keys_most = 256;
+  std::vector<std::string> seen_;
+};
+
 Json parse_line(const std::string& line, bool last_and_unended) {
   Json row;
   try {
-    row = Json::parse(line);
+    row = Json::parse(line, OnceOnly());
   } catch (const Json::exception&) {
     throw BadRow{std::string("not a JSON object: ") + config::one_line(line, 60) +
                  (last_and_unended ? " (the file ends inside this line; it may be cut)" : "")};
@@ -114,6 +158,9 @@ enum class Format { unknown, mooncake, tokens };
 
 void add_row(const Json& row, Format& format, TraceBuilder& builder) {
   const Format here = row.contains("prompt") ? Format::tokens : Format::mooncake;
+  if (here == Format::tokens && row.contains("hash_ids")) {
+    throw BadRow{"the row has both \"prompt\" and \"hash_ids\"; it must be one of them"};
+  }
   if (format == Format::unknown) format = here;
   if (format != here) {
     throw BadRow{
@@ -130,11 +177,16 @@ config::Parsed<Trace> read_trace_file(const std::string& path, std::size_t limit
   if (!file) return config::ParseError{name + ": cannot be opened: " + std::strerror(errno)};
   TraceBuilder builder;
   Format format = Format::unknown;
+  std::vector<char> chunk(std::size_t{64} << 10U);
   std::string line;
   std::size_t number = 0;
   try {
-    while (builder.rows() < limit && std::getline(file, line)) {
+    while (builder.rows() < limit) {
       ++number;
+      if (!next_line(file, chunk, line)) {
+        --number;
+        break;
+      }
       add_row(parse_line(line, file.eof()), format, builder);
     }
   } catch (const BadRow& bad) {

@@ -186,6 +186,41 @@ BOOST_AUTO_TEST_CASE(bad_token_rows_are_refused) {
   check_has(bad(row + R"({"prompt":[1],"output_length":1})"), {":2: ", "one kind"});
 }
 
+BOOST_AUTO_TEST_CASE(values_nested_as_deep_as_a_file_likes_are_refused_and_named_short) {
+  const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
+  const std::string begin = R"({"timestamp":0,"input_length":1,"output_length":1,)";
+  check_has(bad(R"({"timestamp":)" + deep + "}"), {":1: \"timestamp\" is [...];"});
+  check_has(bad(begin + R"("hash_ids":[)" + deep + "]}"), {":1: \"hash_ids\"[0] is [...];"});
+  check_has(bad(R"({"output_length":1,"prompt":[)" + deep + "]}"), {"\"prompt\"[0] is [...];"});
+  check_has(bad(begin + R"("hash_ids":{"a":1}})"), {"\"hash_ids\" is {...};"});
+  BOOST_TEST(good(begin + R"("hash_ids":[1],"note":)" + deep + "}").size() == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(names_that_stand_twice_and_rows_of_two_kinds_are_refused) {
+  check_has(
+      bad(R"({"timestamp":0,"input_length":1,"output_length":1,"output_length":2,"hash_ids":[1]})"),
+      {":1: \"output_length\" stands twice"});
+  check_has(bad(R"({"output_length":1,"prompt":[1],"prompt":[1]})"),
+            {":1: \"prompt\" stands twice"});
+  check_has(
+      bad(R"({"timestamp":0,"input_length":1,"output_length":1,"hash_ids":[1],"prompt":[1]})"),
+      {":1: ", "both"});
+  BOOST_TEST(good(R"({"output_length":1,"prompt":[1],"a":{"b":1},"c":{"b":1}})").size() == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(lines_longer_than_a_read_are_whole_and_endless_ones_are_refused) {
+  for (const std::size_t pad : {65'000U, 65'534U, 65'535U, 65'536U, 65'537U, 131'071U, 200'000U}) {
+    std::string line = R"({"output_length":1,"prompt":[1],"note":")";
+    line += std::string(pad - line.size() - 2, 'x') + "\"}";
+    BOOST_REQUIRE_EQUAL(line.size(), pad);
+    BOOST_TEST(good(line).size() == 1U);
+    BOOST_TEST(good(line + "\n" + line + "\n").size() == 2U);
+  }
+  const auto endless = Trace::open("/dev/zero");
+  BOOST_REQUIRE(!endless.ok());
+  check_has(endless.error().text, {"/dev/zero:1: the line is longer than"});
+}
+
 BOOST_AUTO_TEST_CASE(files_without_a_request_and_unreadable_files_are_errors) {
   check_has(bad(""), {"no request"});
   check_has(bad(row, 0), {"no request"});
