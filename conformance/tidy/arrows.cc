@@ -42,7 +42,8 @@ const std::map<std::string_view, std::set<std::string_view>>& arrows() {
        {"plugin/core", "plugin/coordinator", "plugin/offload", "plugin/simple_cpu",
         "plugin/offloading", "abi", "config", "cuda"}},
       {"host_stub", {"abi", "config", "plugin/core", "plugin/coordinator", "cuda"}},
-      {"conformance", {"abi", "config", "host_stub", "conformance/oracle"}},
+      // core comes with the headers of host_stub: results and units
+      {"conformance", {"abi", "config", "host_stub", "plugin/core", "conformance/oracle"}},
       {"conformance/oracle", {}},
       {"plugin/tests", {}},
       {"docs", {}},

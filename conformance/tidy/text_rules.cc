@@ -104,4 +104,41 @@ Findings check_registered(const std::vector<File>& files) {
   return findings;
 }
 
+Findings check_fault_points(const std::vector<File>& files) {
+  static const std::regex point(
+      "KVC_"
+      "FAULT\\(\"([^\"]+)\"\\)");
+  static const std::regex row("\\n\\|([^|]*)\\|");  // the first cell may name several points
+  static const std::regex name_in_row("`([^`]+)`");
+  const std::string document = "docs/testing.md";
+  std::set<std::string> in_code;
+  std::set<std::string> listed;
+  const auto collect = [](const std::string& text, const std::regex& what,
+                          std::set<std::string>& into) {
+    for (std::sregex_iterator i(text.begin(), text.end(), what), end; i != end; ++i) {
+      into.insert((*i)[1]);
+    }
+  };
+  for (const File& file : files) {
+    if (is_code(file.path) && !is_test(file.path) && !file.path.ends_with("/fault.h")) {
+      collect(file.text, point, in_code);
+    }
+    if (file.path != document) continue;
+    const std::size_t from = file.text.find("## Fault points");
+    if (from == std::string::npos) continue;
+    const std::size_t to = file.text.find("\n## ", from);
+    std::set<std::string> cells;
+    collect(file.text.substr(from, to == std::string::npos ? to : to - from), row, cells);
+    for (const std::string& cell : cells) collect(cell, name_in_row, listed);
+  }
+  Findings findings;
+  for (const std::string& name : in_code) {
+    if (listed.count(name) == 0) findings.push_back({document, 0, "lacks fault point " + name});
+  }
+  for (const std::string& name : listed) {
+    if (in_code.count(name) == 0) findings.push_back({document, 0, "no fault point " + name});
+  }
+  return findings;
+}
+
 }  // namespace kvc::tidy

@@ -46,6 +46,9 @@ using Findings = std::vector<Finding>;
 // Sources that no CMakeLists.txt names: they are not built, so their tests do not run.
 [[nodiscard]] Findings check_registered(const std::vector<File>& files);
 
+// Fault points of the code against the table in docs/testing.md, both ways.
+[[nodiscard]] Findings check_fault_points(const std::vector<File>& files);
+
 [[nodiscard]] Findings check_all(const std::vector<File>& files);
 
 }  // namespace kvc::tidy

@@ -6,6 +6,7 @@
 namespace {
 
 using kvc::tidy::check_arrows;
+using kvc::tidy::check_fault_points;
 using kvc::tidy::check_functions;
 using kvc::tidy::check_registered;
 using kvc::tidy::check_text;
@@ -40,6 +41,7 @@ BOOST_AUTO_TEST_CASE(includes_along_the_arrows_pass) {
   BOOST_TEST(!refused("host_stub/engine/a.cc", "\"plugin/coordinator/lookup.h\""));
   BOOST_TEST(!refused("conformance/runner/a.cc", "\"host_stub/loader/loader.h\""));
   BOOST_TEST(!refused("plugin/core/a.cc", "<vector>"));
+  BOOST_TEST(!refused("conformance/sim/a.cc", "\"plugin/core/prng.h\""));
 }
 
 BOOST_AUTO_TEST_CASE(includes_against_the_arrows_are_refused) {
@@ -150,6 +152,16 @@ BOOST_AUTO_TEST_CASE(a_source_that_no_list_names_is_found) {
   const File root{"CMakeLists.txt",
                   "add_library(m \"${CMAKE_SOURCE_DIR}/plugin/tests/main.cc\")\n"};
   BOOST_TEST(check_registered({root, {"plugin/tests/main.cc", ""}}).empty());
+}
+
+BOOST_AUTO_TEST_CASE(fault_points_and_their_list_are_the_same) {
+  const File code{"plugin/edge/a.cc", "if (KVC_" + std::string("FAULT(\"copy.load\")) return;\n")};
+  const File right{"docs/testing.md", "## Fault points\n| `copy.load` | a copy |\n## Next\n"};
+  const File lacks{"docs/testing.md", "## Fault points\n\n## Next\n| `copy.load` | no |\n"};
+  const File more{"docs/testing.md", "## Fault points\n\n| `copy.load`, `copy.x` | |\n"};
+  BOOST_TEST(check_fault_points({code, right}).empty());
+  BOOST_TEST(check_fault_points({code, lacks}).size() == 1u);
+  BOOST_TEST(check_fault_points({code, more}).size() == 1u);
 }
 
 // The tree itself.

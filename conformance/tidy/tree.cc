@@ -78,6 +78,7 @@ Findings check_all(const std::vector<File>& files) {
     if (is_code(file.path)) add(check_functions(file));
   }
   add(check_registered(files));
+  add(check_fault_points(files));
   return all;
 }
 

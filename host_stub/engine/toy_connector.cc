@@ -475,10 +475,7 @@ Toy& toy(kvc_sched* s) { return *reinterpret_cast<Toy*>(s); }
 const Toy& toy(const kvc_sched* s) { return *reinterpret_cast<const Toy*>(s); }
 ToyRank& toy(kvc_rank* r) { return *reinterpret_cast<ToyRank*>(r); }
 
-kvc_status entry(std::uint32_t, kvc_plugin_api* out) noexcept {
-  kvc_plugin_api t{};
-  t.struct_size = sizeof t;
-  t.caps = KVC_CAP_STEPPED | KVC_CAP_FINE_HITS | KVC_CAP_STATES;
+void fill_openings(kvc_plugin_api& t) {
   t.describe = [](kvc_description* d) noexcept -> kvc_status {
     d->name = kvc_text_of("toy");
     d->version = kvc_text_of("1");
@@ -496,6 +493,9 @@ kvc_status entry(std::uint32_t, kvc_plugin_api* out) noexcept {
   };
   t.close_scheduler = [](kvc_sched* s) noexcept { delete reinterpret_cast<Toy*>(s); };
   t.close_rank = [](kvc_rank* r) noexcept { delete reinterpret_cast<ToyRank*>(r); };
+}
+
+void fill_scheduler(kvc_plugin_api& t) {
   t.last_error_scheduler = [](const kvc_sched*, char*, std::uint64_t,
                               std::uint64_t* n) noexcept -> kvc_status { return *n = 0, KVC_OK; };
   t.last_error_rank = [](const kvc_rank*, char*, std::uint64_t,
@@ -543,6 +543,9 @@ kvc_status entry(std::uint32_t, kvc_plugin_api* out) noexcept {
   };
   t.reset = [](kvc_sched*, std::uint64_t) noexcept -> kvc_status { return KVC_OK; };
   t.pump_scheduler = [](kvc_sched*, std::uint32_t) noexcept -> kvc_status { return KVC_OK; };
+}
+
+void fill_rank(kvc_plugin_api& t) {
   t.pump_rank = [](kvc_rank* r, std::uint32_t budget) noexcept -> kvc_status {
     const std::uint64_t most = toy(r).settings.copies_per_pump;
     toy(r).work(most == 0 ? budget : most);
@@ -569,6 +572,15 @@ kvc_status entry(std::uint32_t, kvc_plugin_api* out) noexcept {
     return toy(r).busy() ? KVC_LATER : KVC_OK;
   };
   t.extension = [](kvc_bytes) noexcept -> const void* { return nullptr; };
+}
+
+kvc_status entry(std::uint32_t, kvc_plugin_api* out) noexcept {
+  kvc_plugin_api t{};
+  t.struct_size = sizeof t;
+  t.caps = KVC_CAP_STEPPED | KVC_CAP_FINE_HITS | KVC_CAP_STATES;
+  fill_openings(t);
+  fill_scheduler(t);
+  fill_rank(t);
   std::memcpy(out, &t, sizeof t);
   return KVC_OK;
 }
