@@ -190,7 +190,7 @@ std::string RequestTable::verify() const {
     for (const GroupId group : geometry_.cacheable()) {
       const GroupProgress& g = r.groups[group];
       std::uint64_t waiting = 0;
-      for (std::uint64_t p = 0; p < g.length; ++p) {
+      for (std::uint64_t p = 0; p < g.cells.size(); ++p) {
         references += block_at(g, p) >= 0;
         if (!waits(g, p)) continue;
         ++waiting;

@@ -50,6 +50,7 @@ std::uint64_t Admissions::future_orphans(RequestIndex index) {
 
 void Admissions::preempt(RequestIndex index) {
   Request& r = core_.requests[index];
+  const bool ran = r.confirmed > Tokens{};
   planner_.settle(index, Settle::departing);
   disown_handoffs(index);
   core_.requests.clear_tables(r);
@@ -62,9 +63,9 @@ void Admissions::preempt(RequestIndex index) {
   r.confirmed = Tokens{};
   r.next_due = Tokens{};
   r.attach_answers = 0;
-  ++r.explain.preemptions;
+  r.explain.preemptions += ran;
   r.explain.phase = RequestPhase::waiting;
-  ++core_.counters.preemptions;
+  core_.counters.preemptions += ran;
   core_.touch_explain(index);
 }
 

@@ -143,7 +143,7 @@ void CompletionFlow::give_verdict(Job& job) {
   if (is_ok(status)) {
     ++r.explain.loads_ok;
     r.explain.loaded += job.end - job.begin;
-    r.explain.phase = RequestPhase::running;
+    if (r.admitted) r.explain.phase = RequestPhase::running;
   } else {
     ++r.explain.loads_failed;
   }

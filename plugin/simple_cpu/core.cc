@@ -55,7 +55,7 @@ std::uint64_t SchedulerCore::pending_offers() const {
     for (const GroupProgress& g : r.groups) {
       pending += g.refused && g.cursor >= g.counted;
       for (std::uint64_t p = std::max(g.wait_low, g.counted); p < g.wait_high; ++p) {
-        pending += g.waiting > 0 && p < g.length && RequestTable::waits(g, p);
+        pending += g.waiting > 0 && p < g.cells.size() && RequestTable::waits(g, p);
       }
     }
   }

@@ -72,11 +72,13 @@ Result<EndResult> FinishFlow::request_end(const RequestEnd& end) {
   const Tokens before = r.confirmed;
   const bool fell =
       r.admitted && (end.confirmed < before || end.confirmed > core_.limits.max_total_tokens);
+  // Under rank verdicts the engine may know the end of the load before we do.
+  const bool loading = r.load != 0 && !core_.limits.rank_verdicts;
   EndResult out;
   if (fell) {
     planner_.settle(index, Settle::bad_confirmed);
     handoffs_.end_all(end.handoffs, index, Outcome::dropped_bad_offer);
-  } else if (!r.admitted || r.load != 0 || end.tables.empty()) {
+  } else if (!r.admitted || loading || end.tables.empty()) {
     // It owns no blocks, or none that are written.
     planner_.settle(index, Settle::departing);
     handoffs_.end_all(end.handoffs, index, Outcome::dropped_request_gone);

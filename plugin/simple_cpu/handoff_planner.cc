@@ -163,6 +163,8 @@ void HandoffPlanner::offer(std::span<const Handoff> handoffs, StoreSelection& se
 
 void HandoffPlanner::end_all(std::span<const Handoff> handoffs, RequestIndex index,
                              Outcome outcome) {
+  const Request& r = core_.requests[index];
+  if (r.no_write || r.stale) return;
   for (std::size_t i = 0; i < handoffs.size(); ++i) {
     core_.ledger.publish_ended(true, outcome, counts_of(index));
   }

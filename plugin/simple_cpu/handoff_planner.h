@@ -18,7 +18,7 @@ class HandoffPlanner {
 
   // Hand-offs in order of boundary. `confirmed_of` of a request is r.confirmed, this step's.
   void offer(std::span<const Handoff> handoffs, StoreSelection& selection);
-  // All of them end with this outcome: their request's end was refused, or names no request.
+  // All of them end with this outcome: their request is over and cannot store.
   void end_all(std::span<const Handoff> handoffs, RequestIndex index, Outcome outcome);
 
  private:

@@ -75,9 +75,10 @@ void PlanFlow::preempt(std::span<const RequestId> ids) {
     }
     Request& r = core_.requests[index];
     if (r.preemption_known) continue;  // a lookup told of it; it may be admitted again by now
-    if (!r.admitted || r.load != 0) {
+    const bool loading = r.load != 0 && !core_.limits.rank_verdicts;
+    if (!r.admitted || loading) {
       core_.faults.report("preempted-not-running", "request {} is preempted and {}", id,
-                          r.load != 0 ? "waits for its load" : "not admitted");
+                          loading ? "waits for its load" : "not admitted");
       continue;
     }
     admissions_.preempt(index);

@@ -316,7 +316,7 @@ class ByteWorld {
       if (r.phase != Phase::running || random_.chance(1, 5)) continue;
       const std::uint64_t total = rig_.tokens[id].size();
       if (random_.chance(1, 25) || !advance(r, total, handoffs)) {
-        std::erase_if(handoffs, [&](const Handoff& h) { return h.request == id; });
+        std::erase_if(handoffs, [gone = r.id](const Handoff& h) { return h.request == gone; });
         leave_running(r);
         preempted.push_back(id);
         continue;

@@ -331,6 +331,43 @@ BOOST_AUTO_TEST_CASE(bad_elements_are_skipped_and_the_rest_is_done) {
   rig.check_quiet();
 }
 
+BOOST_AUTO_TEST_CASE(a_table_that_shrinks_under_waiting_offers_makes_them_bad) {
+  Rig rig(fa16());
+  rig.begin(1, tokens_of(1, 65));
+  rig.begin(2, tokens_of(1, 65));
+  const Tables one{{1, 2, 3, 4, 5}};
+  rig.alloc(1, 0, one);
+  rig.alloc(2, 0, {{6, 7, 8, 9, 10}});
+  rig.step({{1, 65, one}, {2, 65, {{6, 7, 8, 9, 10}}}});
+  BOOST_TEST(rig.offers().pending == 8u);
+  rig.finish_all();
+  rig.step({{2, 65, {{6, 7}}}});
+  BOOST_TEST(rig.offers().skipped_already_cached == 2u);
+  BOOST_TEST(rig.offers().dropped_bad_offer == 2u);
+  BOOST_TEST(rig.offers().pending == 0u);
+}
+
+BOOST_AUTO_TEST_CASE(under_rank_verdicts_a_request_runs_before_complete_knows) {
+  OpenLimits limits = limits_of();
+  limits.rank_verdicts = true;
+  Rig rig(fa16(), 8, {}, limits);
+  rig.serve(1, tokens_of(1, 33), 1);
+  rig.begin(2, tokens_of(1, 49));
+  rig.hit(2);
+  const Tables tables{{11, 12, 13, 14}};
+  const JobId load = rig.alloc(2, 32, tables);
+  rig.step();
+  BOOST_TEST(store_copies(rig.step({{2, 48, tables}})) == 1u);
+  rig.step({}, {2});
+  BOOST_TEST(rig.host.faults() == 0u);
+  rig.finish(load);
+  rig.finish_all();
+  BOOST_TEST(rig.hit(2) == 48u);
+  rig.end(2);
+  rig.drain();
+  rig.check_quiet();
+}
+
 BOOST_AUTO_TEST_CASE(a_request_beyond_the_bounds_is_not_tracked_and_harms_nobody) {
   OpenLimits limits = limits_of();
   limits.max_live_requests = 1;
