@@ -262,6 +262,7 @@ StepResult Engine::Body::step() {
   StepResult result;
   collect(result);
   abandon_connector(result);
+  keep_pace(result);
   std::unique_ptr<Step> step = new_step();
   step->number = ++step_number;
   schedule(*step);

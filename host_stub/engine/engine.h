@@ -39,9 +39,11 @@ struct RunCallbacks {
 // copies are done", stores for "this step's forward is done".
 // An idle engine settles its copies before the next arrival: while no request runs or loads, a new
 // request is looked up only when the connector has no open job. So max_running 1 is "one request
-// after the other". A connector that answers KVC_E_INTERNAL, or breaks the contract in a way that
-// cannot be worked around, is logged once and closed: open loads count as failed, held blocks
-// return, and the engine runs on without it.
+// after the other". With a limited device pool a step starts only when jobs hold fewer blocks than
+// one step fills or 10 % of the pool, whichever is more, or no copy ends for 20 ms: what is stored
+// does not depend on how fast copies are. A connector that answers KVC_E_INTERNAL, or breaks the
+// contract in a way that cannot be worked around, is logged once and closed: open loads count as
+// failed, held blocks return, and the engine runs on without it.
 //
 // Threads:    one caller. The connector's threads only reach the log, clock, allocator and wake
 // hooks. Owns:       device memory of all ranks, the device pool, all requests, both roles of the

@@ -123,6 +123,8 @@ struct Engine::Body {
   void tell_new_keys(Request& request, std::uint64_t first);
   void fill_tables(Request& request, bool whole, bool all_groups, std::vector<kvc_table>& out);
   void pump();
+  // Lets copies end before more blocks are held than the connector's default budget.
+  void keep_pace(StepResult& result);
   // After the connector was given up: closes it, ends open loads, takes back held blocks.
   void abandon_connector(StepResult& result);
   [[nodiscard]] bool link_alive() const { return link && link->alive(); }

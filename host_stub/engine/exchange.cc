@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::uint32_t pump_all = 1U << 20U;
 constexpr std::uint64_t failed_loads_max = 8;
+constexpr std::uint64_t pace_slice_ns = 20'000'000;
 constexpr std::uint64_t close_wait_ns = 5'000'000'000;
 
 }  // namespace
@@ -249,6 +250,27 @@ void Engine::Body::pump() {
   for (std::uint32_t rank = 0; rank < ranks; ++rank) {
     const std::uint32_t units = budget ? budget(rank) : pump_all;
     if (units > 0) link->pump_rank(rank, units);
+  }
+}
+
+// The forward of this engine takes microseconds, its copies do not: without this the connector's
+// budget of held blocks (design 2.3, Holds) would decide what is stored, by the speed of the
+// machine. The limit is that budget's default, so that a step starts below it.
+void Engine::Body::keep_pace(StepResult& result) {
+  if (options.stepped || options.device_blocks == 0 || !link_alive()) return;
+  std::uint64_t limit = 0;
+  for (const GroupId g : geometry.cacheable()) {
+    limit += ceil_div(options.token_budget, geometry.block_tokens(g).n);
+  }
+  limit = std::max(limit, options.device_blocks / 10);
+  while (link_alive() && link->pending().held_blocks >= limit) {
+    // Stores wait for their forward, which may be still in flight.
+    while (!in_flight.empty()) run_oldest(result);
+    const std::uint64_t ended = result.ended_jobs;
+    link->wait({}, pace_slice_ns);
+    collect(result);
+    abandon_connector(result);
+    if (result.ended_jobs == ended) return;
   }
 }
 
