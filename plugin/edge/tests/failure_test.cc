@@ -414,6 +414,58 @@ BOOST_AUTO_TEST_CASE(a_poisoned_connector_answers_internal_and_its_rank_drains) 
                     KVC_E_INTERNAL);
 }
 
+// Out of memory in a call that changed nothing yet: KVC_E_FULL, and the same call works the next
+// time.
+BOOST_AUTO_TEST_CASE(a_call_without_memory_answers_full_and_works_when_repeated) {
+  World w(Setup{});
+  w.store(1, req(1, 2), 32);
+  w.begin(2, req(1, 2));
+  w.check_counts = false;  // the queries pass the same fault point
+  const auto full_once = [&](auto call) {
+    const Fault fault("edge.out_of_memory");
+    if (!fault) return;
+    BOOST_CHECK_EQUAL(call(), KVC_E_FULL);
+    BOOST_CHECK(w.last_error().find("out of memory") != std::string::npos);
+    BOOST_CHECK_EQUAL(call(), KVC_OK);
+  };
+  full_once([&] { return w.lookup(2).status; });
+  w.allocate_for_load(2, 32);
+  kvc_alloc_out out{};
+  full_once([&] { return w.try_take(2, 32, out); });
+  Planned p;
+  full_once([&] { return w.try_plan(p); });
+  w.submit(p);
+  w.pump();
+  const auto reports = w.reports();
+  Completed c;
+  full_once([&] { return (c = w.complete(reports)).status; });
+  BOOST_REQUIRE_EQUAL(c.verdicts.size(), 1U);
+  BOOST_CHECK_EQUAL(w.wrong_bytes(w.request(2), 0, 32), "");
+  kvc_end_out ended{};
+  full_once([&] { return w.try_end(2, KVC_END_STOP, 32, {}, ended); });
+  w.drop_blocks(2);
+  w.check_counts = true;
+  w.drain();
+  w.check_quiet();
+}
+
+BOOST_AUTO_TEST_CASE(an_invariant_that_breaks_after_a_call_poisons_too) {
+  World w(Setup{});
+  w.begin(1, req(1, 2));
+  w.take(1, 0);
+  w.compute(1, 32);
+  w.check_counts = false;
+  {
+    const Fault fault("edge.broken_after_call");
+    if (!fault) return;
+    Planned p;
+    BOOST_CHECK_EQUAL(w.try_plan(p), KVC_E_INTERNAL);
+    BOOST_CHECK_EQUAL(w.try_plan(p), KVC_E_INTERNAL);
+  }
+  BOOST_CHECK_EQUAL(w.complete({}).status, KVC_E_INTERNAL);
+  BOOST_CHECK_EQUAL(w.counts().all_offers.stored, 0U);
+}
+
 // The threaded connector: the same protocol, completion told by wake and wait.
 BOOST_AUTO_TEST_CASE(worker_threads_move_the_bytes_and_wake_the_host) {
   Setup s = two_ranks();

@@ -479,6 +479,36 @@ BOOST_AUTO_TEST_CASE(a_nulled_window_entry_is_recovered_from_the_device_cache) {
   BOOST_CHECK_EQUAL(w.load(2), 32U);
 }
 
+// finished_eager_store_recovers_nulled_window_tail: the same at the end of the request.
+BOOST_AUTO_TEST_CASE(nulled_window_entries_are_recovered_at_the_end_too) {
+  Setup s;
+  s.groups = {full(16), sliding(16, 32)};
+  s.host_caps |= KVC_HOST_BLOCK_QUERY;
+  World w(s);
+  Request& r = w.begin(1, tokens_of(1, 65));
+  w.take(1, 0);
+  w.allocate_for_compute(1, 64);
+  w.write(r, 0, 64);
+  std::vector<std::int64_t> nulled;
+  for (std::uint32_t g = 0; g < 2; ++g) {
+    for (std::uint64_t p = 0; p < 4; ++p) {
+      const auto keys = w.keys_of(r, p + 1);
+      w.device_keys[{g, r.tables[g][p]}] = {{keys.end() - 16, keys.end()}, 16 * (p + 1)};
+    }
+  }
+  for (const std::uint64_t p : {0U, 1U}) {
+    nulled.push_back(r.tables[1][p]);
+    w.share_block(nulled.back());
+    w.null_out(1, 1, p);
+  }
+  w.end(1, KVC_END_STOP, 64);
+  for (const std::int64_t b : nulled) BOOST_CHECK(w.held(b));
+  w.drain();
+  BOOST_CHECK_EQUAL(stored(w), 8U);
+  w.begin(2, tokens_of(1, 65));
+  BOOST_CHECK_EQUAL(w.load(2), 64U);
+}
+
 BOOST_AUTO_TEST_CASE(a_block_that_the_device_knows_under_another_key_is_not_stored) {
   Setup s;
   s.host_caps |= KVC_HOST_BLOCK_QUERY;
