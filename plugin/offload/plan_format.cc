@@ -25,7 +25,7 @@ constexpr std::size_t at_checksum = 48;
 constexpr std::size_t at_reserved = 56;
 
 constexpr std::size_t job_kind = 0;
-constexpr std::size_t job_reserved = 4;
+constexpr std::size_t job_outcome = 4;
 constexpr std::size_t job_id = 8;
 constexpr std::size_t job_request = 16;
 constexpr std::size_t job_copies = 24;
@@ -78,11 +78,15 @@ Status check_section(std::span<const std::uint8_t> section, std::uint32_t count,
       return bad("job {} of {} has kind {} in the section of kind {}", i, count, k,
                  static_cast<std::int32_t>(kind));
     }
-    if (get<std::uint32_t>(job + job_reserved) != 0) {
-      return bad("reserved bytes of job {} are not 0", i);
-    }
     at += plan_job_bytes;
     const auto copies = get<std::uint64_t>(job + job_copies);
+    const auto outcome = get<std::int32_t>(job + job_outcome);
+    if (outcome > 0 || outcome < static_cast<std::int32_t>(Code::internal)) {
+      return bad("the outcome {} of job {} is no error", outcome, i);
+    }
+    if (outcome != 0 && copies != 0) {
+      return bad("job {} ends with {} and has {} copies", i, outcome, copies);
+    }
     if (copies > (section.size() - at) / plan_copy_bytes) {
       return bad("{} copies of job {} of {} cross the end of its section of {} bytes", copies, i,
                  count, section.size());
@@ -121,24 +125,26 @@ std::uint64_t PlanEncoder::copies_that_fit() const {
   return left / plan_copy_bytes;
 }
 
-bool PlanEncoder::begin_job(JobKind kind, JobId job, RequestId request) {
+bool PlanEncoder::begin_job(JobKind kind, JobId job, RequestId request, Code outcome) {
   KVC_CHECK(used_ != 0 && open_at_ == 0);
+  KVC_CHECK(static_cast<std::int32_t>(outcome) <= 0);
   KVC_CHECK(kind == JobKind::store || stores_ == 0);
   if (buffer_.size() - used_ < plan_job_bytes || jobs() == UINT32_MAX) return false;
   std::uint8_t* at = buffer_.data() + used_;
   put(at + job_kind, static_cast<std::int32_t>(kind));
-  put(at + job_reserved, std::uint32_t{0});
+  put(at + job_outcome, static_cast<std::int32_t>(outcome));
   put(at + job_id, job);
   put(at + job_request, request);
   open_at_ = used_;
   open_copies_ = 0;
   open_kind_ = kind;
+  open_outcome_ = outcome;
   used_ += plan_job_bytes;
   return true;
 }
 
 bool PlanEncoder::add_copy(const PlanCopy& copy) {
-  KVC_CHECK(open_at_ != 0);
+  KVC_CHECK(open_at_ != 0 && open_outcome_ == Code::ok);
   if (buffer_.size() - used_ < plan_copy_bytes) return false;
   std::uint8_t* at = buffer_.data() + used_;
   put(at + copy_group, copy.group);
@@ -212,6 +218,7 @@ PlanCopy PlanJob::copy(std::uint64_t i) const {
 PlanJob PlanReader::read(const std::uint8_t* at) {
   PlanJob job;
   job.kind_ = static_cast<JobKind>(get<std::int32_t>(at + job_kind));
+  job.outcome_ = static_cast<Code>(get<std::int32_t>(at + job_outcome));
   job.job_ = get<std::uint64_t>(at + job_id);
   job.request_ = get<std::uint64_t>(at + job_request);
   job.count_ = get<std::uint64_t>(at + job_copies);

@@ -52,10 +52,12 @@ class PlanEncoder {
   static constexpr std::uint64_t no_job = UINT64_MAX;
   [[nodiscard]] std::uint64_t copies_that_fit() const;
 
-  // Opens a job. False, and nothing changed, if not even an empty one fits.
-  // Requires: no job is open; no load after a store.
-  [[nodiscard]] bool begin_job(JobKind kind, JobId job, RequestId request);
+  // Opens a job. False, and nothing changed, if not even an empty one fits. `outcome`: a failure
+  // that was decided before the job began: every rank ends it so.
+  // Requires: no job is open; no load after a store; outcome is ok or an error.
+  [[nodiscard]] bool begin_job(JobKind kind, JobId job, RequestId request, Code outcome = Code::ok);
   // Adds a copy to the open job. False, and nothing changed, if it does not fit.
+  // Requires: the outcome of the open job is not decided.
   [[nodiscard]] bool add_copy(const PlanCopy& copy);
   // Takes back the last copy of the open job. Requires: it has one.
   void drop_last_copy();
@@ -87,6 +89,7 @@ class PlanEncoder {
   std::uint64_t open_at_ = 0;  // offset of the open job; 0: none
   std::uint64_t open_copies_ = 0;
   JobKind open_kind_ = JobKind::load;
+  Code open_outcome_ = Code::ok;
 };
 
 // One job of a plan; a view into its bytes.
@@ -95,6 +98,8 @@ class PlanJob {
   [[nodiscard]] JobKind kind() const { return kind_; }
   [[nodiscard]] JobId job() const { return job_; }
   [[nodiscard]] RequestId request() const { return request_; }  // 0: stores of several requests
+  // Not ok: the job has no copies and ends so.
+  [[nodiscard]] Code outcome() const { return outcome_; }
   [[nodiscard]] std::uint64_t size() const { return count_; }
   // Requires: i < size().
   [[nodiscard]] PlanCopy copy(std::uint64_t i) const;
@@ -102,6 +107,7 @@ class PlanJob {
  private:
   friend class PlanReader;
   JobKind kind_ = JobKind::load;
+  Code outcome_ = Code::ok;
   JobId job_ = 0;
   RequestId request_ = 0;
   std::uint64_t count_ = 0;
@@ -127,8 +133,8 @@ class PlanReader {
 class PlanView {
  public:
   // Survives any bytes. Errors: arg, with a text that names the field: too short, magic, version,
-  // length, checksum, a job that crosses its section, a job of the wrong kind, reserved bytes not
-  // 0.
+  // length, checksum, a job that crosses its section, a job of the wrong kind, an outcome that is
+  // no error or has copies, reserved bytes not 0.
   static Result<PlanView> read(std::span<const std::uint8_t> bytes);
 
   [[nodiscard]] std::uint64_t epoch() const { return epoch_; }

@@ -160,10 +160,36 @@ BOOST_AUTO_TEST_CASE(each_damaged_field_is_refused_by_name) {
   names(36, 0, true, "behind the last");
   names(47, 1, true, "load section");
   names(64, 2, true, "kind");
-  names(68, 1, true, "reserved");
+  names(68, 1, true, "no error");
+  names(71, 0x80, true, "no error");
   names(95, 0x80, true, "cross the end");
   BOOST_TEST(!PlanView::read(std::span(good).first(63)).ok());
   BOOST_TEST(!PlanView::read({}).ok());
+}
+
+BOOST_AUTO_TEST_CASE(a_decided_outcome_is_carried_and_has_no_copies) {
+  Buffer buffer(1024);
+  PlanEncoder e(buffer);
+  e.begin(5, 1);
+  BOOST_REQUIRE(e.begin_job(JobKind::load, 7, 3, Code::io));
+  e.end_job();
+  BOOST_REQUIRE(e.add_job(JobKind::load, 8, 3, {}));
+  const Buffer good = exact(e.finish());
+  const auto view = PlanView::read(good);
+  BOOST_REQUIRE(view.ok());
+  PlanReader loads = view.value().loads();
+  PlanJob job;
+  BOOST_REQUIRE(loads.next(job));
+  BOOST_CHECK(job.outcome() == Code::io && job.size() == 0);
+  BOOST_REQUIRE(loads.next(job));
+  BOOST_CHECK(job.outcome() == Code::ok);
+  // A job with copies and an outcome is refused: 4 bytes from 68, the first job of the example.
+  Buffer b = exact(example(e));
+  wire::put(b.data() + 68, std::int32_t{-6});
+  reseal(b);
+  const auto refused = PlanView::read(b);
+  BOOST_REQUIRE(!refused.ok());
+  BOOST_TEST(refused.error().text.find("copies") != std::string::npos, refused.error().text);
 }
 
 BOOST_AUTO_TEST_CASE(random_damage_is_survived_and_never_accepted) {

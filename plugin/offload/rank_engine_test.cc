@@ -298,6 +298,30 @@ BOOST_AUTO_TEST_CASE(empty_jobs_end_ok_whatever_the_fence_says) {
   BOOST_TEST(has(seen, 2, ReportPhase::ended, Code::ok));
 }
 
+// An engine that acts on the items of ranks must not take a load for done that the scheduler role
+// could not serve (the simulation's first find: wrong outputs after such a load).
+BOOST_AUTO_TEST_CASE(a_job_whose_outcome_is_decided_ends_so_in_item_and_report) {
+  World w;
+  std::vector<std::uint8_t> bytes(plan_bytes(2, 0));
+  PlanEncoder e(bytes);
+  e.begin(World::epoch, ++w.step);
+  BOOST_REQUIRE(e.begin_job(JobKind::load, 1, 12, Code::io));
+  e.end_job();
+  BOOST_REQUIRE(e.begin_job(JobKind::load, 2, 13, Code::cancelled));
+  e.end_job();
+  const auto plan = e.finish();
+  const std::uint64_t never = 0;
+  BOOST_TEST(w.rank->submit_loads(plan, {FenceKind::counter, &never, 1, nullptr}).ok());
+  BOOST_TEST(w.rank->submit_stores(plan, {}).ok());
+  const Seen seen = w.progress();
+  BOOST_REQUIRE(seen.items.size() == 2u);
+  BOOST_CHECK(seen.items[0] == std::pair(JobId{1}, Code::io));
+  BOOST_CHECK(seen.items[1] == std::pair(JobId{2}, Code::cancelled));
+  BOOST_TEST(has(seen, 1, ReportPhase::ended, Code::io));
+  BOOST_TEST(has(seen, 2, ReportPhase::ended, Code::cancelled));
+  BOOST_TEST(w.rank->verify() == "");
+}
+
 BOOST_AUTO_TEST_CASE(deadlines_emit_once_and_the_end_travels_later) {
   Trouble trouble;
   World w(&trouble);

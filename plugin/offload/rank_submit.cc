@@ -95,6 +95,7 @@ Status RankEngine::take_jobs(PlanReader jobs) {
       job.id = from.job();
       job.request = from.request();
       job.kind = from.kind();
+      job.status = from.outcome();
       job.copies.reserve(from.size());
       for (std::uint64_t i = 0; i < from.size(); ++i) job.copies.push_back(from.copy(i));
     }
@@ -148,6 +149,8 @@ void RankEngine::start(std::uint32_t at, const Fence& fence, std::uint64_t step,
     job.deadline_ns = ms > (UINT64_MAX - now) / 1'000'000 ? UINT64_MAX : now + ms * 1'000'000;
     due_[index_of(job.kind)].push_back({at, job.id});
   }
+  // Decided by the scheduler role: nothing moves, and items and reports say so (design 2.3).
+  if (job.status != Code::ok) return end_job(at);
   check_copies(job);
   if (job.status == Code::ok) {
     if (job.kind == JobKind::store) {

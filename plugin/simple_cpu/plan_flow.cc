@@ -138,7 +138,9 @@ bool PlanFlow::encode(Job& job) {
   const std::uint64_t copies = job.without_copies ? 0 : job.copies;
   const std::uint64_t fit = encoder_.copies_that_fit();
   if (fit == PlanEncoder::no_job || fit < copies) return false;
-  KVC_CHECK(encoder_.begin_job(job.kind, job.id, job.request));
+  // Ranks say the same as the verdict will: an engine may act on their items (design 2.4).
+  const Code outcome = job.without_copies ? job.forced : Code::ok;
+  KVC_CHECK(encoder_.begin_job(job.kind, job.id, job.request, outcome));
   if (copies != 0) {
     core_.jobs.for_each_copy(job, [&](const CopyRecord& copy) {
       KVC_CHECK(encoder_.add_copy(

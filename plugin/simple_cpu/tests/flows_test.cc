@@ -467,6 +467,8 @@ BOOST_AUTO_TEST_CASE(a_load_that_is_not_planned_yet_is_cancelled_by_the_end) {
   const auto jobs = rig.step();
   BOOST_REQUIRE_EQUAL(jobs.size(), 1u);
   BOOST_TEST(jobs[0].copies.empty());
+  // Ranks end it so too: their items must say what the verdict will.
+  BOOST_CHECK(jobs[0].outcome == Code::cancelled);
   const Completed done = rig.finish(load);
   BOOST_CHECK(done.verdicts[0].status == Code::cancelled);
   BOOST_TEST(done.jobs[0].released.size() == 2u);

@@ -142,6 +142,7 @@ struct PlanCopyOf {
   RequestId request = 0;
   std::vector<HeldBlock> held;
   std::vector<PlanCopy> copies;
+  Code outcome = Code::ok;
 };
 struct EndedCopy {
   JobId job = 0;
@@ -415,7 +416,7 @@ class Rig {
     std::vector<PlanCopyOf> jobs;
     const auto take = [&](PlanReader reader) {
       for (PlanJob job; reader.next(job);) {
-        PlanCopyOf copy{job.kind(), job.job(), job.request(), {}, {}};
+        PlanCopyOf copy{job.kind(), job.job(), job.request(), {}, {}, job.outcome()};
         for (std::uint64_t i = 0; i < job.size(); ++i) copy.copies.push_back(job.copy(i));
         jobs.push_back(copy);
       }
