@@ -6,20 +6,39 @@
 
 namespace kvc::host {
 
-// Blocks that nobody needs any more once the processed tokens are computed: windows that
-// moved on, old states.
-void Engine::Body::release_passed(Request& request) {
+// Entries of the table below this are needed by nobody any more: windows that moved on, old
+// states.
+std::uint64_t Engine::Body::passed_positions(const Request& request, GroupId group) const {
   const Tokens settled{std::min(request.computed, request.known)};
+  return std::min<std::uint64_t>(
+      geometry.skipped_tokens(group, settled).n / geometry.block_tokens(group).n,
+      request.tables[group].blocks.size());
+}
+
+// Blocks that release_passed will put back into the pool.
+std::uint64_t Engine::Body::blocks_passed(const Request& request) const {
+  std::uint64_t count = 0;
+  for (const GroupId g : geometry.cacheable()) {
+    const GroupTable& table = request.tables[g];
+    const std::uint64_t passed = passed_positions(request, g);
+    for (std::uint64_t p = table.live_from; p < passed; ++p) {
+      const BlockId block = table.blocks[p];
+      count += block != null_block && device->pool().references(block) == 1 ? 1 : 0;
+    }
+  }
+  return count;
+}
+
+// Gives back the blocks of all passed positions. Only for a request that is scheduled in this step:
+// its hand-offs need its record beside them.
+void Engine::Body::release_passed(Request& request) {
   if (options.steps_in_flight > 1) {
-    // Keys that came with outputs processed since: states must get theirs before they are released.
-    register_keys(request, settled.n);
     for (const GroupId g : geometry.cacheable()) offer_boundaries(request, g);
   }
   freed.clear();
   for (const GroupId g : geometry.cacheable()) {
     GroupTable& table = request.tables[g];
-    const std::uint64_t passed = std::min<std::uint64_t>(
-        geometry.skipped_tokens(g, settled).n / geometry.block_tokens(g).n, table.blocks.size());
+    const std::uint64_t passed = passed_positions(request, g);
     for (std::uint64_t p = passed; p-- > table.live_from;) {
       if (table.blocks[p] == null_block) continue;
       freed.push_back(table.blocks[p]);
@@ -31,7 +50,10 @@ void Engine::Body::release_passed(Request& request) {
 }
 
 bool Engine::Body::grow(Request& request, std::uint64_t end, Step& step) {
-  release_passed(request);
+  if (options.steps_in_flight > 1) {
+    // Keys that came with outputs processed since: states must get theirs before they are released.
+    register_keys(request, std::min(request.computed, request.known));
+  }
   std::uint64_t wanted = 0;
   for (const GroupId g : geometry.cacheable()) {
     const GroupTable& table = request.tables[g];
@@ -40,7 +62,9 @@ bool Engine::Body::grow(Request& request, std::uint64_t end, Step& step) {
     wanted += geometry.is_state_align(g) ? std::min<std::uint64_t>(more, 1) : more;
     wanted += table.producer_tail != 0 ? 1 : 0;
   }
-  if (device->pool().free_blocks().n < wanted) return false;
+  const std::uint64_t passed = blocks_passed(request);
+  if (device->pool().free_blocks().n < wanted - std::min(wanted, passed)) return false;
+  release_passed(request);
   new_blocks.resize(wanted);
   if (!device->allocate(new_blocks)) return false;
   std::size_t next = 0;
