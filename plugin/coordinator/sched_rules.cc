@@ -36,6 +36,9 @@ Tokens clip_chunk(const ChunkRules& rules, const ChunkInput& input) {
     if (at > start && at < stop) stop = at;
   };
   if (start % m != 0 && !internal) consider(start / m * m + m);
+  for (const Tokens block : rules.smaller_state_blocks) {
+    if (start % block.n != 0) consider(start / block.n * block.n + block.n);
+  }
   if (!internal) consider(provable(input.total.n, m, rules.draft_drop));
   const std::uint64_t last = internal ? 0 : provable(input.total.n, m, rules.draft_drop);
   const std::uint64_t tail = provable(prompt, rules.hash_unit.n, rules.draft_drop);
@@ -53,6 +56,9 @@ ChunkRules chunk_rules(const Geometry& geometry, Tokens max_chunk) {
   for (const GroupId g : geometry.cacheable())
     if (geometry.is_state_align(g))
       rules.state_block = std::max(rules.state_block, geometry.block_tokens(g));
+  for (const GroupId g : geometry.cacheable())
+    if (geometry.is_state_align(g) && geometry.block_tokens(g) < rules.state_block)
+      rules.smaller_state_blocks.push_back(geometry.block_tokens(g));
   rules.hash_unit = geometry.hash_unit();
   rules.fine = geometry.fine_hits() && geometry.hash_unit() < geometry.scheduler_block();
   rules.draft_drop = geometry.has_drafts();

@@ -2,6 +2,7 @@
 // functions.
 #pragma once
 #include <cstdint>
+#include <vector>
 
 #include "plugin/core/units.h"
 
@@ -16,6 +17,10 @@ struct ChunkRules {
   bool draft_drop = false;  // the trailing-block drop is on with a draft group
   Tokens max_chunk;         // token budget of a step, or the long-prefill threshold if smaller
   bool stop_at_junction = false;  // the shared-prefix-checkpoint option
+  // Smaller blocks of further align-mode state groups. A chunk that begins inside a block of any
+  // state group stops at its end: that group's block would keep the state of the chunk's begin
+  // under the key of the block's end.
+  std::vector<Tokens> smaller_state_blocks;
 };
 
 // One request's part.
@@ -35,7 +40,7 @@ struct ChunkInput {
 Tokens clip_chunk(const ChunkRules& rules, const ChunkInput& input);
 
 class Geometry;
-// Rules of a layout: M is the block of its align-mode state groups (their largest if they differ).
+// Rules of a layout: M is the block of its align-mode state groups, the largest if they differ.
 ChunkRules chunk_rules(const Geometry& geometry, Tokens max_chunk);
 
 }  // namespace kvc

@@ -26,7 +26,7 @@ Ends prefill(const ChunkRules& rules, std::uint64_t prompt, std::uint64_t budget
 
 ChunkRules rules_of(std::uint64_t m, std::uint64_t h, bool fine, bool drop,
                     std::uint64_t max_chunk) {
-  return {{m}, {h}, fine, drop, {max_chunk}, false};
+  return {{m}, {h}, fine, drop, {max_chunk}, false, {}};
 }
 
 BOOST_AUTO_TEST_SUITE(sched_rules)
@@ -44,6 +44,19 @@ BOOST_AUTO_TEST_CASE(a_resume_inside_a_block_first_finishes_the_block) {
   const ChunkRules r = rules_of(512, 32, true, false, 8192);
   BOOST_TEST(clip_chunk(r, {{9984}, {2016}, {12000}, {12000}, {}, {}}).n == 256u);
   BOOST_TEST(clip_chunk(r, {{10240}, {1000}, {12000}, {12000}, {}, {}}).n == 512u);
+}
+
+// State blocks 32 and 24: a chunk from 208 that ended at 219 left the state at 208 in the block
+// that is keyed at 216 (found by the simulation: a later hit at 216 read it).
+BOOST_AUTO_TEST_CASE(a_resume_inside_a_block_of_any_state_group_first_finishes_that_block) {
+  using namespace test;
+  const ChunkRules r = chunk_rules(make({{fa(32), mb(32), mb(24)}, 8, 96}), {8192});
+  BOOST_TEST(clip_chunk(r, {{208}, {11}, {219}, {219}, {}, {}}).n == 8u);
+  BOOST_TEST(clip_chunk(r, {{160}, {1000}, {1000}, {1000}, {}, {}}).n == 8u);
+  BOOST_TEST(clip_chunk(r, {{168}, {1000}, {1000}, {1000}, {}, {}}).n == 24u);
+  // Where the blocks are alike nothing is added.
+  BOOST_TEST(
+      chunk_rules(make({{fa(32), mb(32), mb(32)}, 8, 32}), {1}).smaller_state_blocks.empty());
 }
 
 BOOST_AUTO_TEST_CASE(a_block_beyond_the_budget_is_reached_in_parts) {
