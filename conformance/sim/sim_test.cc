@@ -54,7 +54,8 @@ BOOST_AUTO_TEST_CASE(seeds) {
       all.add(outcome.tally);
     }
   }
-  if (count > 1) for (const auto& [name, value] : all.sums()) std::printf("%12lu %s\n", value, name.c_str());
+  if (count > 1)
+    for (const auto& [name, value] : all.sums()) std::printf("%12lu %s\n", value, name.c_str());
 }
 
 BOOST_AUTO_TEST_SUITE_END()

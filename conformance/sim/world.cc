@@ -310,15 +310,15 @@ class Drawer {
 
 std::string describe(const World& world) {
   const host::EngineOptions& o = world.options;
-  std::string out = fmt::format(
-      "{}: h {}, S {}, context parallel {}, ranks {}, drop {}, retention {}\n", world.layout,
-      o.model.hash_unit_tokens, o.model.scheduler_block_tokens, o.model.context_parallel, o.ranks,
-      o.draft_drop, o.retention_tokens);
+  std::string out =
+      fmt::format("{}: h {}, S {}, context parallel {}, ranks {}, drop {}, retention {}\n",
+                  world.layout, o.model.hash_unit_tokens, o.model.scheduler_block_tokens,
+                  o.model.context_parallel, o.ranks, o.draft_drop, o.retention_tokens);
   for (const GroupConfig& g : o.model.groups) {
-    out += fmt::format("  kind {} block {} window {} chunk {} extra {}{}{}\n",
-                       static_cast<int>(g.kind), g.tokens_per_block, g.window_tokens,
-                       g.chunk_tokens, g.extra_retained_tokens, g.draft ? " draft" : "",
-                       g.sharded ? " sharded" : "");
+    out +=
+        fmt::format("  kind {} block {} window {} chunk {} extra {}{}{}\n",
+                    static_cast<int>(g.kind), g.tokens_per_block, g.window_tokens, g.chunk_tokens,
+                    g.extra_retained_tokens, g.draft ? " draft" : "", g.sharded ? " sharded" : "");
   }
   out += fmt::format(
       "{} device blocks, cache {}, query {}, running {}, budget {}, in flight {}, verdicts {}, "

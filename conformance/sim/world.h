@@ -29,7 +29,7 @@ struct Trouble {
   std::uint64_t delay_report = 0;   // of each report: kept back for some collects
   std::uint64_t repeat_report = 0;  // of each report: delivered again, now or later
   bool shuffle_reports = false;
-  bool shuffle_copies = false;  // ready copies run in an order drawn from the seed
+  bool shuffle_copies = false;    // ready copies run in an order drawn from the seed
   std::uint64_t accept_less = 0;  // of each hit: a part or nothing of it is taken
   std::uint64_t abort = 0;
   std::uint64_t preempt = 0;
