@@ -31,6 +31,7 @@ class Drawer {
 
   void run() {
     layout();
+    model();
     sizes();
     requests();
     engine();
@@ -134,6 +135,9 @@ class Drawer {
         groups_ = {group(GroupKind::other, h_), sliding(), full(pick({1, 2})), state()};
         break;
     }
+  }
+
+  void model() {
     std::uint64_t s = h_;
     for (const GroupConfig& g : groups_) {
       s = std::lcm(s, ModelConfig::block_span_tokens(g, cp_));
