@@ -54,6 +54,7 @@ int run(const RunOptions& options) {
   if (!ready.ok()) return refuse(ready.error());
   std::fputs(ready.value().geometry().c_str(), stdout);
   std::fflush(stdout);
+  ready.value().release_log();
 
   Progress progress(Progress::stderr_is_terminal());
   const auto report = ready.value().passes(progress);

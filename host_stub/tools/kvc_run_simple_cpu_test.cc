@@ -102,6 +102,8 @@ BOOST_AUTO_TEST_CASE(wrong_connector_options_are_named_by_file_line_and_key) {
 BOOST_AUTO_TEST_CASE(a_host_pool_below_two_blocks_is_refused) {
   check_refused(arguments("llama", "[host]\nblocks = 1\n"), {}, {"c.toml:2", "blocks", "2"});
   check_refused(arguments("llama", "[host]\nbytes = 200\n"), {}, {"c.toml", "200"});
+  // This layout makes the connector log a warning before it refuses.
+  check_refused(arguments("gemma", "[host]\nbytes = 200\n"), {}, {"c.toml", "200"});
   check_refused(arguments("llama", ""), {"--host-blocks", "1"}, {"--host-blocks"});
 }
 

@@ -135,6 +135,9 @@ Result<Run> Run::open(const RunOptions& options, const RunInputs& inputs) {
   const auto pool = device_blocks(options, inputs, needed.value());
   if (!pool.ok()) return pool.error();
   e.device_blocks = pool.value();
+  e.hooks.log = [log = run.log_.get()](std::int32_t level, std::string_view text) {
+    log->add(level, text);
+  };
   auto engine = Engine::make(std::move(e), inputs.connector);
   if (!engine.ok()) {
     Status why = engine.error();

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "host_stub/engine/engine.h"
+#include "host_stub/tools/log_lines.h"
 #include "host_stub/tools/progress.h"
 #include "host_stub/tools/run_inputs.h"
 #include "host_stub/tools/run_options.h"
@@ -23,6 +24,9 @@ class Run {
   // nothing has run.
   static Result<Run> open(const RunOptions& options, const RunInputs& inputs);
 
+  // Writes what engine and connector logged so far to stderr, and from now on at once.
+  void release_log() { log_->release(); }
+
   // Model, pools and connector as they are now, for people.
   [[nodiscard]] std::string geometry() const;
 
@@ -37,6 +41,7 @@ class Run {
 
   const RunOptions& options_;
   const RunInputs& inputs_;
+  std::unique_ptr<LogLines> log_ = std::make_unique<LogLines>();  // outlives the engine
   std::unique_ptr<Engine> engine_;
   std::uint64_t blocks_needed_ = 0;
   RunReport report_;
