@@ -57,9 +57,8 @@ struct Collected {
 // Threads:    one caller; log, clock, allocator and wake are called from any thread.
 // Owns:       the scheduler handle, the rank handles, the fence counters.
 // Invariants: steps count 1, 2, ...; every plan goes to every rank once. After fail() no slot is
-// called but close and
-//             the queries, and every method answers as if there were nothing; the last snapshots
-//             stay readable.
+//             called but close and the queries, and every method answers as if there were
+//             nothing; the last snapshots stay readable.
 class ConnectorLink {
  public:
   struct Parts {

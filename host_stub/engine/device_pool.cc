@@ -29,10 +29,12 @@ bool DevicePool::allocate(std::span<BlockId> out) {
   return true;
 }
 
-bool DevicePool::hold(kvc_job job, std::span<const BlockId> blocks) {
+bool DevicePool::hold(kvc_job job, std::span<const BlockId> blocks, std::uint64_t step) {
   if (blocks.empty()) return true;
   if (pool_.touch(blocks) != Code::ok) return false;
-  std::vector<BlockId>& list = holds_[job];
+  Hold& hold = holds_[job];
+  hold.step = step;
+  std::vector<BlockId>& list = hold.blocks;
   for (const BlockId block : blocks) {
     list.push_back(block);
     ++held_[block];
@@ -52,7 +54,7 @@ void DevicePool::drop(BlockId block) {
 std::uint64_t DevicePool::release(kvc_job job, std::span<const BlockId> order) {
   const auto it = holds_.find(job);
   if (it == holds_.end()) return order.size();
-  std::vector<BlockId> list = std::move(it->second);
+  std::vector<BlockId> list = std::move(it->second.blocks);
   holds_.erase(it);
   std::uint64_t foreign = 0;
   dropped_.clear();
@@ -76,9 +78,17 @@ std::uint64_t DevicePool::release(kvc_job job, std::span<const BlockId> order) {
   return foreign;
 }
 
+void DevicePool::jobs_on(BlockId block, std::uint64_t step, std::vector<kvc_job>& jobs) const {
+  for (const auto& [job, hold] : holds_) {
+    const auto& blocks = hold.blocks;
+    if (hold.step == 0 || hold.step >= step) continue;
+    if (std::find(blocks.begin(), blocks.end(), block) != blocks.end()) jobs.push_back(job);
+  }
+}
+
 void DevicePool::release_all() {
   std::vector<kvc_job> jobs;
-  for (const auto& [job, blocks] : holds_) jobs.push_back(job);
+  for (const auto& [job, hold] : holds_) jobs.push_back(job);
   std::sort(jobs.begin(), jobs.end());
   for (const kvc_job job : jobs) release(job, {});
 }

@@ -18,9 +18,8 @@ namespace kvc::host {
 // Threads:    one caller; the BlockQuery calls come from inside that caller's connector calls.
 // Owns:       the pool and the hold references. Memory of the ranks outlives it.
 // Invariants: a block has one pool reference per request table entry, per pending copy and per
-// (job, block) hold; a
-//             block leaves the free queue before it is named and returns only when its last
-//             reference goes.
+//             (job, block) hold; it leaves the free queue before it is named and returns only
+//             when its last reference goes.
 class DevicePool final : public BlockQuery {
  public:
   // As BlockPool::make; blocks 0 grows.
@@ -35,7 +34,10 @@ class DevicePool final : public BlockQuery {
 
   // The job holds these blocks (one more reference each) until release(job). A job may be given
   // blocks twice. A block out of range or the null block is refused: false, nothing changed.
-  bool hold(kvc_job job, std::span<const BlockId> blocks);
+  // `step`: the plan that carries it, 0 if a later one will.
+  bool hold(kvc_job job, std::span<const BlockId> blocks, std::uint64_t step = 0);
+  // Appends the jobs that hold the block and stand in a plan before `step`.
+  void jobs_on(BlockId block, std::uint64_t step, std::vector<kvc_job>& jobs) const;
   // Ends the holds of the job, first in the order of `order`, then what is left, newest first.
   // Returns how many blocks `order` named that the job did not hold.
   std::uint64_t release(kvc_job job, std::span<const BlockId> order);
@@ -60,7 +62,11 @@ class DevicePool final : public BlockQuery {
 
   BlockPool pool_;
   std::span<const std::unique_ptr<RankMemory>> memory_;
-  std::unordered_map<kvc_job, std::vector<BlockId>> holds_;
+  struct Hold {
+    std::uint64_t step = 0;
+    std::vector<BlockId> blocks;
+  };
+  std::unordered_map<kvc_job, Hold> holds_;
   std::unordered_map<BlockId, std::uint32_t> held_;  // holds per block
   std::uint64_t hold_references_ = 0;
   std::vector<BlockId> dropped_;

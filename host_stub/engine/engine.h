@@ -45,12 +45,11 @@ struct RunCallbacks {
 // contract in a way that cannot be worked around, is logged once and closed: open loads count as
 // failed, held blocks return, and the engine runs on without it.
 //
-// Threads:    one caller. The connector's threads only reach the log, clock, allocator and wake
-// hooks. Owns:       device memory of all ranks, the device pool, all requests, both roles of the
-// connector. Invariants: a block named in a job is not reused before `complete` released it; a
-// parked request is not scheduled
-//             before its load's verdict; output tokens depend on nothing but the prompt, the model
-//             and the seed.
+// Threads:    one caller. The connector's threads only reach the log, clock, allocator and wake.
+// Owns:       device memory of all ranks, the device pool, all requests, both connector roles.
+// Invariants: a block named in a job is not reused before `complete` released it; a parked request
+//             is not scheduled before its load's verdict; output tokens depend on nothing but the
+//             prompt, the model and the seed.
 class Engine {
  public:
   // `connector`: none runs on the device cache alone. Errors, one line each: an option out of

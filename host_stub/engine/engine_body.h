@@ -102,6 +102,7 @@ struct Engine::Body {
   // forward.cc
   void run_oldest(StepResult& result);
   void forward(Step& step);
+  void wait_for_copies_of_opened_blocks(const WorkItem& item, const Step& step);
   void compute(WorkItem& item);
   void compute_state(WorkItem& item, GroupId group);
   void sample(WorkItem& item);
@@ -120,7 +121,7 @@ struct Engine::Body {
   void verify_load(const Request& request);
   void exchange(Step& step);
   void fill_record(const Step& step);
-  bool take_holds(kvc_job job, const kvc_list& held, std::uint64_t* blocks);
+  bool take_holds(kvc_job job, const kvc_list& held, std::uint64_t* blocks, std::uint64_t step = 0);
   void tell_end(Request& request, std::int32_t reason);
   void tell_new_keys(Request& request, std::uint64_t first);
   void fill_tables(Request& request, bool whole, bool all_groups, std::vector<kvc_table>& out);

@@ -8,6 +8,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include "host_stub/engine/test_engine.h"
+#include "host_stub/engine/trace_source.h"
 
 using kvc::GroupId;
 using kvc::Status;
@@ -94,6 +95,59 @@ BOOST_DATA_TEST_CASE(a_replayed_prompt_hits_its_last_hash_unit_before_the_end,
   const PassCounters replay = run(*engine, rows);
   BOOST_TEST(replay.local_hit_tokens == (p - 1) / 16 * 16);
   BOOST_TEST(replay.computed_tokens == p - (p - 1) / 16 * 16);
+}
+
+// with retention 0 only the states that a replay needs are kept.
+BOOST_AUTO_TEST_CASE(sparse_retention_keeps_the_tail_of_every_prompt) {
+  const Rows rows = mixed_rows();
+  EngineOptions o = options_for(hybrid_model(), rows);
+  const std::uint64_t dense = run(*engine_for(o), rows).output_digest;
+  o.retention_tokens = 0;
+  auto engine = engine_for(o);
+  BOOST_TEST(run(*engine, rows).output_digest == dense);
+  std::uint64_t best = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    best += (rows.request(i).prompt_tokens - 1) / 16 * 16;
+  }
+  BOOST_TEST(run(*engine, rows).local_hit_tokens == best);
+}
+
+BOOST_AUTO_TEST_CASE(draft_groups_drop_their_trailing_unit_and_change_no_output) {
+  const Rows rows = mixed_rows();
+  auto m = hybrid_model();
+  m.groups[0].draft = true;
+  const std::uint64_t expected =
+      run(*engine_for(options_for(hybrid_model(), rows)), rows).output_digest;
+  EngineOptions o = options_for(m, rows);
+  o.draft_drop = true;
+  auto engine = engine_for(o);
+  BOOST_TEST(run(*engine, rows).output_digest == expected);
+  const PassCounters replay = run(*engine, rows);
+  BOOST_TEST(replay.output_digest == expected);
+  std::uint64_t best = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    best += (rows.request(i).prompt_tokens - 1) / 16 * 16;
+  }
+  BOOST_TEST(replay.local_hit_tokens < best);
+  BOOST_TEST(replay.local_hit_tokens > best * 3 / 4);
+}
+
+BOOST_AUTO_TEST_CASE(recorded_requests_give_the_same_outputs_in_blocks_of_16_and_512_tokens) {
+  const auto trace = Trace::open(KVC_CORPUS "/traces/mooncake_conversation.jsonl", 60);
+  BOOST_REQUIRE(trace.ok());
+  const TraceSource source(trace.value());
+  std::optional<std::uint64_t> digest;
+  for (const std::uint64_t block : {16U, 512U}) {
+    EngineOptions o;
+    o.model = model({group(GroupKind::full, block)}, block, block);
+    o.max_prompt_tokens = trace.value().totals().longest_prompt_tokens;
+    o.max_total_tokens = trace.value().totals().longest_total_tokens;
+    o.device_blocks = Engine::blocks_needed(o).value() * 2;
+    const PassCounters c = run(*engine_for(o), source);
+    BOOST_TEST(c.requests == 60U);
+    if (!digest) digest = c.output_digest;
+    BOOST_TEST(c.output_digest == *digest);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_follow_up_hits_what_its_conversation_computed_and_decoded) {

@@ -64,7 +64,8 @@ void Engine::Body::fill_record(const Step& step) {
 
 // The blocks of a hold list get a reference each for the job; false: a block that the device pool
 // does not have.
-bool Engine::Body::take_holds(kvc_job job, const kvc_list& held, std::uint64_t* blocks) {
+bool Engine::Body::take_holds(kvc_job job, const kvc_list& held, std::uint64_t* blocks,
+                              std::uint64_t step) {
   std::vector<BlockId>& list = touched;
   list.clear();
   for (std::uint64_t i = 0; i < held.count; ++i) {
@@ -78,7 +79,7 @@ bool Engine::Body::take_holds(kvc_job job, const kvc_list& held, std::uint64_t* 
     list.push_back(static_cast<BlockId>(block.block));
   }
   if (blocks != nullptr) *blocks = list.size();
-  return device->hold(job, list);
+  return device->hold(job, list, step);
 }
 
 void Engine::Body::exchange(Step& step) {
@@ -99,7 +100,7 @@ void Engine::Body::exchange(Step& step) {
   step.number = link->step_number();
   for (std::uint64_t i = 0; i < plan.jobs.count; ++i) {
     const auto job = list_element<kvc_plan_job>(plan.jobs, i);
-    if (!take_holds(job.job, job.held, nullptr)) return;
+    if (!take_holds(job.job, job.held, nullptr, step.number)) return;
   }
   link->submit(plan);
 }

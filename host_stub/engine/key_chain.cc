@@ -21,7 +21,7 @@ void hash_to(std::span<const std::byte> input, std::byte* out) {
 KeyChain::KeyChain(std::uint64_t hash_unit, std::uint64_t seed, std::string_view salt)
     : unit_(hash_unit), extra_(salt.size()) {
   KVC_CHECK(hash_unit > 0);
-  std::memcpy(extra_.data(), salt.data(), salt.size());
+  if (!salt.empty()) std::memcpy(extra_.data(), salt.data(), salt.size());
   std::byte text[16] = {};
   std::memcpy(text, "kvc root", 8);
   std::memcpy(text + 8, &seed, 8);

@@ -18,8 +18,9 @@ inline constexpr std::uint32_t engine_key_bytes = 16;
 // -1 is a root made of the seed. Extra bytes (salt) belong to unit 0: every later key follows from
 // it.
 //
-// Threads: one user. Owns: the key bytes, contiguous. Invariants: count() * h <= tokens seen;
-// append only.
+// Threads:    one user.
+// Owns:       the key bytes, contiguous.
+// Invariants: count() * h <= tokens seen; append only.
 class KeyChain {
  public:
   // Requires hash_unit > 0.

@@ -44,9 +44,11 @@ struct Mismatch {
   [[nodiscard]] std::string text() const;
 };
 
-// Threads:    one user (the thread that runs forwards). Owns: nothing; geometry and memory outlive
-// it. Tables are positional block ids of one group; prefix[t] is H_t. Token ranges are [begin,
-// end), absolute.
+// Threads:    one user, the thread that runs forwards.
+// Owns:       nothing; geometry and memory outlive it.
+//
+// Tables are positional block ids of one group; prefix[t] is H_t. Token ranges are [begin, end),
+// absolute.
 class Model {
  public:
   Model(const Geometry& geometry, const ModelShape& shape,

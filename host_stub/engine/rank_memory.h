@@ -12,8 +12,7 @@ namespace kvc::host {
 // Threads:    block() from any thread; ensure() beside no other call.
 // Owns:       the address range and its pages.
 // Invariants: base() never moves; blocks below blocks() are readable and writable; a grown memory
-// commits pages of
-//             its reserved range slab by slab.
+//             commits pages of its reserved range slab by slab.
 class RankMemory {
  public:
   // `blocks` 0: grows up to `reserve`. Code::full with the numbers when the system gives no memory.

@@ -13,8 +13,8 @@ namespace kvc::host {
 // A connector whose table is complete: every slot may be called. Optional slots that the library
 // left empty answer KVC_E_UNSUPPORTED.
 //
-// Threads: immutable, any thread. Owns: nothing; the library stays loaded until the process ends
-// (AR19).
+// Threads:    immutable, any thread.
+// Owns:       nothing; the library stays loaded until the process ends (AR19).
 struct LoadedConnector {
   kvc_plugin_api api{};
   std::string path;  // as given
