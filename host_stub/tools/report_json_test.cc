@@ -1,6 +1,9 @@
 #include "host_stub/tools/report_json.h"
 
 #include <boost/test/unit_test.hpp>
+#include <string>
+#include <vector>
+
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -16,7 +19,8 @@ BOOST_AUTO_TEST_SUITE(report_json)
 
 BOOST_AUTO_TEST_CASE(an_example_report_follows_the_schema) {
   const json j = json::parse(to_json(example_report()));
-  BOOST_TEST(schema_problems(j).empty(), schema_problems(j).front());
+  const std::vector<std::string> problems = schema_problems(j);
+  BOOST_TEST(problems.empty(), (problems.empty() ? std::string() : problems.front()));
 }
 
 BOOST_AUTO_TEST_CASE(values_stand_under_their_names) {
