@@ -75,10 +75,10 @@ kvc_status lookup(kvc_sched* s, const kvc_lookup_in* in, kvc_lookup_out* out) no
     if (Status e = read_struct(in, q); !e.ok()) return e;
     if (Status e = check_room(out); !e.ok()) return e;
     if (Status e = refuse_bits("kvc_lookup_in.flags", q.flags, 0); !e.ok()) return e;
+    stage.changed = true;
     const auto answer =
         s->role->lookup({q.request, {q.total_tokens}, {q.device_tokens}, {q.external_cap_tokens}});
     if (!answer.ok()) return answer.error();
-    stage.changed = true;
     const LookupAnswer& a = answer.value();
     const kvc_lookup_out mine{sizeof mine, 0, a.external.n, static_cast<std::int32_t>(a.why), 0};
     KVC_CHECK(KVC_WRITE(out, &mine) == KVC_OK);
@@ -99,9 +99,9 @@ kvc_status alloc_update(kvc_sched* s, const kvc_alloc_in* in, kvc_alloc_out* out
     if (Status e = refuse_bits("kvc_alloc_in.flags", a.flags, 0); !e.ok()) return e;
     const auto tables = s->in.tables(a.tables);
     if (!tables.ok()) return tables.error();
+    stage.changed = true;
     const auto result = s->role->alloc_update(a.request, {a.accepted_tokens}, tables.value());
     if (!result.ok()) return result.error();
-    stage.changed = true;
     const kvc_alloc_out mine = s->out.alloc(result.value());
     KVC_CHECK(KVC_WRITE(out, &mine) == KVC_OK);
     return {};
@@ -115,9 +115,9 @@ kvc_status build_store_jobs(kvc_sched* s, const kvc_step* step, kvc_plan* out) n
     if (Status e = check_room(out); !e.ok()) return e;
     const auto record = s->in.step(given);
     if (!record.ok()) return record.error();
+    stage.changed = true;
     const auto plan = s->role->build_store_jobs(record.value());
     if (!plan.ok()) return plan.error();
-    stage.changed = true;
     const kvc_plan mine = s->out.plan(plan.value());
     KVC_CHECK(KVC_WRITE(out, &mine) == KVC_OK);
     return {};
@@ -130,9 +130,9 @@ kvc_status complete(kvc_sched* s, const kvc_bytes* reports, std::uint64_t n_repo
     if (Status e = check_room(out); !e.ok()) return e;
     const auto in = s->in.reports(reports, n_reports);
     if (!in.ok()) return in.error();
+    stage.changed = true;
     const auto result = s->role->complete(in.value());
     if (!result.ok()) return result.error();
-    stage.changed = true;
     const kvc_complete_out mine = s->out.complete(result.value());
     KVC_CHECK(KVC_WRITE(out, &mine) == KVC_OK);
     return {};
@@ -151,13 +151,13 @@ kvc_status request_end(kvc_sched* s, const kvc_end_in* in, kvc_end_out* out) noe
     if (!tables.ok()) return tables.error();
     const auto handoffs = s->in.handoffs(e.handoffs);
     if (!handoffs.ok()) return handoffs.error();
+    stage.changed = true;
     const auto result = s->role->request_end({e.request,
                                               static_cast<EndReason>(e.reason),
                                               {e.confirmed_tokens},
                                               tables.value(),
                                               handoffs.value()});
     if (!result.ok()) return result.error();
-    stage.changed = true;
     const kvc_end_out mine = s->out.end(result.value());
     KVC_CHECK(KVC_WRITE(out, &mine) == KVC_OK);
     return {};
@@ -212,8 +212,9 @@ kvc_status take_events(kvc_sched* s, void* out, std::uint32_t stride, std::uint6
 }
 
 kvc_status reset(kvc_sched* s, std::uint64_t flags) noexcept {
-  return at_edge(s, "reset", [&](Stage&) -> Status {
+  return at_edge(s, "reset", [&](Stage& stage) -> Status {
     if (Status e = refuse_bits("flags", flags, KVC_RESET_INVALIDATE); !e.ok()) return e;
+    stage.changed = true;
     return s->role->reset((flags & KVC_RESET_INVALIDATE) != 0);
   });
 }

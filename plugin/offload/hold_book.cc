@@ -1,16 +1,24 @@
 #include "plugin/offload/hold_book.h"
 
+#include <algorithm>
+
 namespace kvc {
 
 HoldBook::HoldBook(const Geometry& geometry, std::uint64_t device_blocks, BlockId null_block)
     : device_blocks_(device_blocks), null_block_(null_block), uses_(geometry.groups()) {
-  if (device_blocks_ == UINT64_MAX) return;
+  if (device_blocks_ == UINT64_MAX) {
+    reach_ = block_jump;
+    return;
+  }
   for (const GroupId g : geometry.cacheable()) uses_[g].ensure(device_blocks_);
 }
 
 HoldBook::Use& HoldBook::use(GroupId group, BlockId block) {
   KVC_CHECK(real(block));
   uses_[group].ensure(static_cast<std::uint64_t>(block) + 1);
+  if (device_blocks_ == UINT64_MAX) {
+    reach_ = std::max(reach_, std::min(block_limit, block + block_jump));
+  }
   return uses_[group][static_cast<std::uint64_t>(block)];
 }
 

@@ -19,13 +19,15 @@ namespace kvc {
 //             the number of device blocks is bounded.
 class HoldBook {
  public:
-  // device_blocks UINT64_MAX: grows. `null_block` is never counted.
+  // device_blocks UINT64_MAX: grows with the blocks that are named, at most block_jump ids at a
+  // time; a number further off is no block, so that no number can ask for all memory. `null_block`
+  // is never counted.
   HoldBook(const Geometry& geometry, std::uint64_t device_blocks, BlockId null_block);
 
   // A block that a request may name: inside the pool and not the null block.
   [[nodiscard]] bool real(BlockId block) const {
     return block != null_block_ && block >= 0 &&
-           static_cast<std::uint64_t>(block) < device_blocks_ && block < block_limit;
+           static_cast<std::uint64_t>(block) < device_blocks_ && block < reach_;
   }
   [[nodiscard]] bool null(BlockId block) const { return block == null_block_; }
 
@@ -49,6 +51,7 @@ class HoldBook {
 
  private:
   static constexpr BlockId block_limit = BlockId{1} << 40;
+  static constexpr BlockId block_jump = BlockId{1} << 24;
   struct Use {
     std::uint32_t tables = 0;
     std::uint32_t holds = 0;
@@ -59,6 +62,7 @@ class HoldBook {
 
   std::uint64_t device_blocks_;
   BlockId null_block_;
+  BlockId reach_ = block_limit;         // ids below it may be named
   std::vector<ZeroedArray<Use>> uses_;  // per group
   std::uint64_t held_ = 0;
   std::uint64_t orphaned_ = 0;

@@ -52,6 +52,13 @@ class OfferLedger {
     publish(handoff, of_request);
     end(handoff, outcome, of_request);
   }
+  // n positional offers at once; n may be any number.
+  void publish_ended_many(std::uint64_t n, Outcome outcome, OfferCounts& of_request) {
+    for (OfferCounts* row : {&counts_.all_offers, &of_request}) {
+      row->published += n;
+      counter_of(*row, outcome) += n;
+    }
+  }
   [[nodiscard]] const BoundaryStats& counts() const { return counts_; }
   // Called at the end of every scheduler call (design 2.5.2).
   void check_balanced() const {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 
 namespace kvc {
 
@@ -25,30 +26,19 @@ RequestTable::Known RequestTable::find(RequestId id, RequestIndex& index) const 
 
 RequestIndex RequestTable::begin(const RequestBegin& in) {
   KVC_CHECK(!used(in.request));
-  history_.insert(in.request);
   const std::uint64_t bytes = in.key_count * limits_.key_bytes;
-  if (ids_.size() >= limits_.live_max || bytes > limits_.key_bytes_max - key_bytes_used_) {
-    untracked_.insert(in.request);
+  RequestIndex index = no_request;
+  if (ids_.size() < limits_.live_max && bytes <= limits_.key_bytes_max - key_bytes_used_) {
+    index = room_for(bytes);
+  }
+  if (index == no_request) {
+    refuse(in.request);
     return no_request;
   }
-  if (free_.empty()) {
-    free_.reserve(pool_.size() + 1);
-    noticed_.reserve(pool_.size() + 1);
-    pool_.push_back(std::make_unique<Request>());
-    pool_.back()->groups.resize(geometry_.groups());
-    free_.push_back(static_cast<RequestIndex>(pool_.size() - 1));
-  }
-  const RequestIndex index = free_.back();
-  Request& r = *pool_[index];
-  r.keys.resize(bytes);
-  if (limits_.max_total != no_token_limit) {
-    for (const GroupId g : geometry_.cacheable()) {
-      if (!stored_by_position_[g]) continue;
-      r.groups[g].cells.ensure(ceil_div(limits_.max_total.n, geometry_.block_tokens(g).n));
-    }
-  }
+  history_.insert(in.request);
   ids_.emplace(in.request, index);
   free_.pop_back();
+  Request& r = *pool_[index];
   if (bytes != 0) std::memcpy(r.keys.data(), in.keys, bytes);
   key_bytes_used_ += bytes;
   r.id = in.request;
@@ -61,13 +51,37 @@ RequestIndex RequestTable::begin(const RequestBegin& in) {
   return index;
 }
 
+// The next free place, with room for so many bytes of keys and for whole tables; no_request if
+// memory is out.
+RequestIndex RequestTable::room_for(std::uint64_t key_bytes) try {
+  if (free_.empty()) {
+    free_.reserve(pool_.size() + 1);
+    noticed_.reserve(pool_.size() + 1);
+    pool_.push_back(std::make_unique<Request>());
+    pool_.back()->groups.resize(geometry_.groups());
+    free_.push_back(static_cast<RequestIndex>(pool_.size() - 1));
+  }
+  const RequestIndex index = free_.back();
+  Request& r = *pool_[index];
+  r.keys.resize(key_bytes);
+  if (limits_.max_total != no_token_limit) {
+    for (const GroupId g : geometry_.cacheable()) {
+      if (!stored_by_position_[g]) continue;
+      r.groups[g].cells.ensure(ceil_div(limits_.max_total.n, geometry_.block_tokens(g).n));
+    }
+  }
+  return index;
+} catch (const std::bad_alloc&) {
+  return no_request;
+}
+
 void RequestTable::refuse(RequestId id) {
   KVC_CHECK(!used(id));
   history_.insert(id);
   untracked_.insert(id);
 }
 
-bool RequestTable::extend(RequestIndex index, const std::uint8_t* keys, std::uint64_t count) {
+bool RequestTable::extend(RequestIndex index, const std::uint8_t* keys, std::uint64_t count) try {
   Request& r = *pool_[index];
   const std::uint64_t bytes = count * limits_.key_bytes;
   if (bytes > limits_.key_bytes_max - key_bytes_used_) return false;
@@ -77,6 +91,8 @@ bool RequestTable::extend(RequestIndex index, const std::uint8_t* keys, std::uin
   if (bytes != 0) std::memcpy(r.keys.data() + old, keys, bytes);
   key_bytes_used_ += bytes;
   return true;
+} catch (const std::bad_alloc&) {
+  return false;
 }
 
 void RequestTable::end(RequestIndex index) {

@@ -100,12 +100,13 @@ class RequestTable {
   // The id was used before, or is in use.
   [[nodiscard]] bool used(RequestId id) const { return history_.contains(id); }
 
-  // A new live request with a copy of the keys. no_request: full; the id is untracked from now on.
+  // A new live request with a copy of the keys. no_request: full, or memory is out; the id is
+  // untracked from now on.
   // Requires: !used(id).
   RequestIndex begin(const RequestBegin& in);
   // The id is untracked from now on, for want of something else than memory here.
   void refuse(RequestId id);
-  // False: full; nothing was appended.
+  // False: full, or memory is out; nothing was appended.
   [[nodiscard]] bool extend(RequestIndex index, const std::uint8_t* keys, std::uint64_t count);
   // An untracked id is over.
   void forget(RequestId id) { untracked_.erase(id); }
@@ -156,6 +157,7 @@ class RequestTable {
   [[nodiscard]] std::string verify() const;
 
  private:
+  RequestIndex room_for(std::uint64_t key_bytes);
   // Cells hold block + 1, so that untouched memory is null.
   static constexpr BlockId waiting_bit = BlockId{1} << 62;
   static constexpr BlockId foreign_bit = BlockId{1} << 61;

@@ -175,16 +175,18 @@ void StorePlanner::offer_positions(RequestIndex index, GroupId group, StoreSelec
 void StorePlanner::end_rest(RequestIndex index, GroupId group, bool after_refusal) {
   Request& r = core_.requests[index];
   GroupProgress& g = r.groups[group];
-  const std::uint64_t last = ready(r, group);
-  const std::uint64_t with_key = std::min(last, keyed(r, group));
-  for (; g.cursor < last; ++g.cursor) {
-    const bool has_key = g.cursor < with_key;
-    if (!has_key && r.keys_frozen) continue;
-    if (has_key && !after_refusal) continue;
-    const Verdict v{Decision::decided,
-                    has_key ? Outcome::dropped_no_parent : Outcome::skipped_not_hashed};
-    count(index, g.cursor >= g.counted, false, v);
-  }
+  const std::uint64_t last = std::max(g.cursor, ready(r, group));
+  const std::uint64_t with_key = std::min(last, std::max(g.cursor, keyed(r, group)));
+  // By number, not one by one: how many tokens are confirmed is the engine's word alone.
+  const auto end_range = [&](std::uint64_t first, std::uint64_t behind, Outcome outcome) {
+    first = std::max(first, g.counted);
+    if (first >= behind) return;
+    core_.ledger.publish_ended_many(behind - first, outcome, r.explain.offers);
+    core_.touch_explain(index);
+  };
+  if (after_refusal) end_range(g.cursor, with_key, Outcome::dropped_no_parent);
+  if (!r.keys_frozen) end_range(with_key, last, Outcome::skipped_not_hashed);
+  g.cursor = last;
 }
 
 void StorePlanner::offer_tail(RequestIndex index, GroupId group, StoreSelection& selection) {

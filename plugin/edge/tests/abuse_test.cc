@@ -184,6 +184,48 @@ BOOST_AUTO_TEST_CASE(bad_elements_of_a_step_are_skipped_and_the_rest_is_done) {
   BOOST_CHECK(w.logged_times("the host broke") > 0 || w.logged(KVC_LOG_PEER_FAULT, ""));
 }
 
+// Without a limit of tokens nothing but the engine's word says how many are confirmed.
+BOOST_AUTO_TEST_CASE(any_number_of_confirmed_tokens_ends_at_once_without_a_limit_of_tokens) {
+  Setup s;
+  s.groups = {full(16), state_align(16)};
+  s.max_total = s.max_prompt = KVC_NO_LIMIT;
+  World w(s);
+  w.begin(1, req(1, 2));
+  w.take(1, 0);
+  w.compute(1, 32);
+  w.step();
+  const std::int64_t far = std::int64_t{1} << 39;
+  const kvc_handoff h{sizeof h, 1, 1, far, 32};
+  const kvc_table none[] = {{sizeof(kvc_table), 0, nullptr, 0, 0},
+                            {sizeof(kvc_table), 1, nullptr, 0, 0}};
+  const kvc_table foreign[] = {{sizeof(kvc_table), 0, &far, 1, 0},
+                               {sizeof(kvc_table), 1, nullptr, 0, 0}};
+  for (const std::uint64_t confirmed : {std::uint64_t{1} << 50, UINT64_MAX - 1, UINT64_MAX}) {
+    const std::uint64_t before = w.counts().handoffs.dropped_bad_offer;
+    kvc_step_request r{};
+    r.struct_size = sizeof r;
+    r.request = 1;
+    r.confirmed_tokens = confirmed;
+    r.tables = kvc_list_of(foreign, 2, sizeof(kvc_table));
+    kvc_step step{};
+    step.struct_size = sizeof step;
+    step.step = w.stat("steps") + 1;
+    step.scheduled = kvc_list_of(&r, 1, sizeof r);
+    step.handoffs = kvc_list_of(&h, 1, sizeof h);
+    kvc_plan plan{};
+    plan.struct_size = sizeof plan;
+    BOOST_CHECK_EQUAL(w.api().build_store_jobs(w.sched(), &step, &plan), KVC_OK);
+    BOOST_CHECK_EQUAL(w.counts().handoffs.dropped_bad_offer, before + 1);
+  }
+  const kvc_end_in end{
+      sizeof end, KVC_END_STOP, 1, UINT64_MAX, kvc_list_of(none, 2, sizeof(kvc_table)), {}};
+  kvc_end_out out{};
+  out.struct_size = sizeof out;
+  BOOST_CHECK_EQUAL(w.api().request_end(w.sched(), &end, &out), KVC_OK);
+  BOOST_CHECK_GE(w.counts().all_offers.skipped_not_hashed, std::uint64_t{1} << 50);
+  BOOST_CHECK_EQUAL(w.counts().all_offers.pending, 0U);
+}
+
 // The same id twice in one record, and preempted and scheduled at once.
 BOOST_AUTO_TEST_CASE(an_id_twice_in_a_record_stores_once) {
   World w(Setup{});

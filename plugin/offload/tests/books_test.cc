@@ -69,6 +69,20 @@ BOOST_AUTO_TEST_CASE(a_held_block_is_an_orphan_when_no_table_names_it) {
   BOOST_TEST(!book.real(-5));
 }
 
+BOOST_AUTO_TEST_CASE(a_pool_without_a_limit_grows_in_jumps_and_takes_no_number_that_is_far_off) {
+  HoldBook book(one_group(), UINT64_MAX, 0);
+  for (const BlockId far : {BlockId{1} << 39, BlockId{1} << 32, BlockId{1} << 24, INT64_MAX}) {
+    BOOST_TEST(!book.real(far));
+  }
+  const BlockId near = (BlockId{1} << 24) - 1;
+  BOOST_TEST(book.real(near));
+  BOOST_TEST(!book.real(2 * near));
+  book.hold(0, near);
+  BOOST_TEST(book.real(2 * near));
+  book.release(0, near);
+  BOOST_TEST(book.held() == 0u);
+}
+
 BOOST_AUTO_TEST_CASE(ids_in_order_cost_one_range_and_scattered_ones_are_remembered) {
   IdHistory ids;
   for (std::uint64_t i = 1; i <= 1000; ++i) ids.insert(i);
