@@ -115,4 +115,29 @@ BOOST_AUTO_TEST_CASE(random_damage_to_a_good_file_is_an_answer) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(names_of_many_dots_are_refused_and_dots_in_texts_are_not) {
+  std::string name = "a";
+  for (int i = 0; i < 100'000; ++i) name += ".a";
+  for (const std::string& text :
+       {"[" + name + "]\n", name + " = 1\n", "[[" + name + "]]\n", "x = \"\\\"\"\n[" + name + "]\n",
+        "x = '\"'\n" + name + " = 1\n"}) {
+    const auto model = kvc::config::parse_model(text, "m.toml");
+    BOOST_REQUIRE(!model.ok());
+    BOOST_TEST(model.error().text.find("dots") != std::string::npos);
+    BOOST_TEST(!kvc::config::parse_simple_cpu(text, "c.toml").ok());
+  }
+  for (const char* begin : {"x = [\"\"\"\n\"\"\", {", "x = [\"\"\"\n' \"\"\", {",
+                            "x = ['''\n\" ''', {", "x = [\"\"\"a\"\"\"\"\", {"}) {
+    const auto model = kvc::config::parse_model(begin + name + " = 1}]\n", "m.toml");
+    BOOST_REQUIRE(!model.ok());
+    BOOST_TEST(model.error().text.find("dots") != std::string::npos);
+  }
+  const std::string dots(1000, '.');
+  BOOST_TEST(
+      kvc::config::parse_simple_cpu("# " + dots + "\n[connector] # " + dots + "\n", "c").ok());
+  const std::string good = "[model]\nname = \"" + dots + "\"\norigin = '" + dots +
+                           "'\n[[group]]\nkind = \"full\"\ntokens_per_block = 16\n";
+  BOOST_TEST(kvc::config::parse_model(good, "m.toml").ok());
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -103,7 +103,54 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
+namespace {
+
+// Every dot of a name nests a table; the parser limits brackets and braces, but no dots, and what
+// is nested is destroyed by recursion.
+constexpr std::size_t dots_most = 256;
+
+// Behind the string that begins at `begin` with a quotation mark.
+std::size_t skip_string(std::string_view text, std::size_t begin) {
+  const char quote = text[begin];
+  const std::string three(3, quote);
+  const bool long_one = text.substr(begin, 3) == three;
+  for (std::size_t i = begin + (long_one ? 3 : 1); i < text.size(); ++i) {
+    if (text[i] == '\\' && quote == '"') {
+      ++i;
+    } else if (long_one && text.substr(i, 3) == three) {
+      i += 3;
+      for (int more = 0; more < 2 && i < text.size() && text[i] == quote; ++more) ++i;
+      return i;
+    } else if (!long_one && (text[i] == quote || text[i] == '\n')) {
+      return i + 1;
+    }
+  }
+  return text.size();
+}
+
+// Dots outside of comments and strings.
+std::size_t count_dots(std::string_view text) {
+  std::size_t dots = 0;
+  for (std::size_t i = 0; i < text.size();) {
+    if (text[i] == '"' || text[i] == '\'') {
+      i = skip_string(text, i);
+    } else if (text[i] == '#') {
+      i = std::min(text.find('\n', i), text.size());
+    } else {
+      dots += text[i++] == '.' ? 1 : 0;
+    }
+  }
+  return dots;
+}
+
+}  // namespace
+
 toml::table parse_document(std::string_view text, std::string_view file) {
+  if (const std::size_t dots = count_dots(text); dots > dots_most) {
+    throw Refused{one_line(file) + ": " + std::to_string(dots) +
+                  " dots outside of strings and comments; at most " + std::to_string(dots_most) +
+                  " are allowed"};
+  }
   try {
     return toml::parse(text, file);
   } catch (const toml::parse_error& e) {
