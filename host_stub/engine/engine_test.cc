@@ -383,4 +383,14 @@ BOOST_AUTO_TEST_CASE(options_that_cannot_work_are_one_clear_line) {
   BOOST_TEST(!engine->submit(spec, std::vector<TokenId>(101)).ok());
 }
 
+BOOST_AUTO_TEST_CASE(states_of_both_modes_beside_each_other_give_right_bytes) {
+  config::GroupConfig all = group(config::GroupKind::state, 35);
+  all.mode = config::StateMode::all;
+  all.position_stable = true;
+  const auto m = model({all, group(config::GroupKind::state, 25)}, 5, 175);
+  const Rows rows({{6, 1, 6, 1}, {6, 1, 6, 1}, {38, 3, 36, 1}, {38, 3, 36, 1}});
+  const PassCounters c = run(*engine_for(options_for(m, rows)), rows);
+  BOOST_TEST(c.mismatched_blocks == 0U);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

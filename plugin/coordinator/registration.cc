@@ -17,7 +17,10 @@ Code register_tail(const Geometry& geometry, BlockPool& pool, const RegisterInpu
   const Tokens h = geometry.hash_unit();
   const Tokens tail = geometry.partial_tail(g, in.prompt);
   if (tail.n == 0 || tail > in.computed || tail > h * in.keys.count) return Code::ok;
-  if (geometry.group(g).state && in.computed != tail) return Code::ok;
+  // A state that stays at its position is written again by the next chunk: only align mode, whose
+  // entry moves to a copy first, keeps a state inside a block.
+  if (geometry.group(g).state && (!geometry.is_state_align(g) || in.computed != tail))
+    return Code::ok;
   const std::uint64_t position = tail.n / geometry.block_tokens(g).n;
   if (position >= in.table.size() || in.table[position] == null_block) return Code::ok;
   const BlockKey key{g, block_key(in.keys, tail, h), tail, h, parent_key(in.keys, tail, h, h)};

@@ -356,6 +356,17 @@ BOOST_AUTO_TEST_CASE(bad_tables_are_errors) {
   BOOST_TEST((register_blocks(e.g, e.pool, in, cursor, out) == Code::arg));
 }
 
+BOOST_AUTO_TEST_CASE(a_state_of_all_mode_keeps_no_tail_since_its_block_is_written_again) {
+  Engine e({{fa(2), mb(4), mb(4, true)}, 2, 4});
+  Producer p = e.producer(7);
+  BOOST_TEST(p.compute(4) == (std::vector<std::uint64_t>{0, 0, 0}),
+             boost::test_tools::per_element());
+  BOOST_TEST(p.compute(6) == (std::vector<std::uint64_t>{0, 6, 0}),
+             boost::test_tools::per_element());
+  BOOST_TEST(!e.pool.has_keys(p.block(2, 1)));
+  BOOST_TEST(e.resend(9).tokens.n == 4u);
+}
+
 BOOST_AUTO_TEST_CASE(a_moved_tail_entry_is_hit_on_its_new_block) {
   Engine e(
       {{fa(2), mb(4)}, 2, 4});  // 9.3 hybrid_mamba_partial_tail_owner_continue_preserves_later_hit
