@@ -89,7 +89,9 @@ struct Engine::Body {
   // growth.cc
   bool grow(Request& request, std::uint64_t end, Step& step);
   [[nodiscard]] std::uint64_t passed_positions(const Request& request, GroupId group) const;
+  [[nodiscard]] bool is_offered_now(const Request& request, GroupId group, std::uint64_t p) const;
   [[nodiscard]] std::uint64_t blocks_passed(const Request& request) const;
+  bool forgo_offers(Request& request, std::uint64_t wanted);
   void release_passed(Request& request);
   void move_producer_tail(Request& request, GroupId group, BlockId to, Step& step);
   // Keys and hand-offs of what the launched chunk ending at `end` makes.

@@ -15,6 +15,15 @@ std::uint64_t Engine::Body::passed_positions(const Request& request, GroupId gro
       request.tables[group].blocks.size());
 }
 
+// A passed state that is handed off beside the coming record: its block must not be given to
+// anybody before the plan holds it, or this step's forward would write over what the plan stores.
+bool Engine::Body::is_offered_now(const Request& request, GroupId group, std::uint64_t p) const {
+  if (options.steps_in_flight == 1) return false;
+  const std::uint64_t boundary = (p + 1) * geometry.block_tokens(group).n;
+  const auto& due = request.tables[group].boundaries;
+  return boundary <= request.known && std::find(due.begin(), due.end(), boundary) != due.end();
+}
+
 // Blocks that release_passed will put back into the pool.
 std::uint64_t Engine::Body::blocks_passed(const Request& request) const {
   std::uint64_t count = 0;
@@ -23,24 +32,41 @@ std::uint64_t Engine::Body::blocks_passed(const Request& request) const {
     const std::uint64_t passed = passed_positions(request, g);
     for (std::uint64_t p = table.live_from; p < passed; ++p) {
       const BlockId block = table.blocks[p];
-      count += block != null_block && device->pool().references(block) == 1 ? 1 : 0;
+      if (block == null_block || is_offered_now(request, g, p)) continue;
+      count += device->pool().references(block) == 1 ? 1 : 0;
     }
   }
   return count;
 }
 
-// Gives back the blocks of all passed positions. Only for a request that is scheduled in this step:
-// its hand-offs need its record beside them.
-void Engine::Body::release_passed(Request& request) {
-  if (options.steps_in_flight > 1) {
-    for (const GroupId g : geometry.cacheable()) offer_boundaries(request, g);
+// Gives up handing off the passed states where only their blocks make `wanted` blocks fit: going on
+// is worth more than what is stored. False, and nothing given up: not even that would do.
+bool Engine::Body::forgo_offers(Request& request, std::uint64_t wanted) {
+  std::vector<std::vector<std::uint64_t>> kept(request.tables.size());
+  for (const GroupId g : geometry.cacheable()) {
+    std::vector<std::uint64_t>& due = request.tables[g].boundaries;
+    kept[g] = due;
+    const std::uint64_t passed = passed_positions(request, g) * geometry.block_tokens(g).n;
+    std::erase_if(due, [&](std::uint64_t boundary) { return boundary <= passed; });
   }
+  if (device->pool().free_blocks().n + blocks_passed(request) >= wanted) return true;
+  for (const GroupId g : geometry.cacheable()) request.tables[g].boundaries.swap(kept[g]);
+  return false;
+}
+
+// Gives back the blocks of all passed positions but those that are handed off now.
+void Engine::Body::release_passed(Request& request) {
   freed.clear();
   for (const GroupId g : geometry.cacheable()) {
     GroupTable& table = request.tables[g];
-    const std::uint64_t passed = passed_positions(request, g);
-    for (std::uint64_t p = passed; p-- > table.live_from;) {
+    const std::uint64_t end = passed_positions(request, g);
+    std::uint64_t passed = end;
+    for (std::uint64_t p = end; p-- > table.live_from;) {
       if (table.blocks[p] == null_block) continue;
+      if (is_offered_now(request, g, p)) {
+        passed = p;  // of the next step
+        continue;
+      }
       freed.push_back(table.blocks[p]);
       table.set(p, null_block);
     }
@@ -63,8 +89,15 @@ bool Engine::Body::grow(Request& request, std::uint64_t end, Step& step) {
     wanted += table.producer_tail != 0 ? 1 : 0;
   }
   const std::uint64_t passed = blocks_passed(request);
-  if (device->pool().free_blocks().n < wanted - std::min(wanted, passed)) return false;
+  if (device->pool().free_blocks().n < wanted - std::min(wanted, passed) &&
+      !forgo_offers(request, wanted)) {
+    release_passed(request);  // what jobs hold of it is waited for
+    return false;
+  }
   release_passed(request);
+  if (options.steps_in_flight > 1) {
+    for (const GroupId g : geometry.cacheable()) offer_boundaries(request, g);
+  }
   new_blocks.resize(wanted);
   if (!device->allocate(new_blocks)) return false;
   std::size_t next = 0;

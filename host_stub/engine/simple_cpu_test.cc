@@ -130,6 +130,26 @@ BOOST_AUTO_TEST_CASE(outputs_are_those_without_a_connector_in_every_setting) {
   }
 }
 
+// A state whose last key comes with an output is handed off steps later, when its block is passed.
+BOOST_AUTO_TEST_CASE(a_state_that_is_handed_off_late_is_not_overwritten_before_it_is_stored) {
+  using kvc::config::GroupKind;
+  const auto m = model({group(GroupKind::state, 1), group(GroupKind::full, 1)}, 1, 1);
+  const Rows rows({{20, 30, 10, 1}, {25, 30, 20, 1}, {12, 40, 12, 1}, {30, 20, 25, 1}});
+  const std::uint64_t expected = outputs_alone(m, rows);
+  for (const std::uint64_t steps : {2U, 3U, 16U}) {
+    for (const std::uint64_t more : {20U, 60U}) {
+      BOOST_TEST_CONTEXT(steps << " steps, " << more << " spare blocks") {
+        Run r(m, rows);
+        r.options.steps_in_flight = steps;
+        r.options.device_cache = false;
+        r.options.device_blocks = Engine::blocks_needed(r.options).value() + more;
+        r.open();
+        for (int pass = 0; pass < 2; ++pass) BOOST_TEST(r.pass(rows).output_digest == expected);
+      }
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_replay_from_an_unlimited_host_pool_hits_all_that_can_hit) {
   const Rows rows = mixed_rows();
   for (const NamedModel& m : all_models()) {
