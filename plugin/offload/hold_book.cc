@@ -64,6 +64,11 @@ void HoldBook::release(GroupId group, BlockId block) {
   }
 }
 
+bool HoldBook::held_by_job(GroupId group, BlockId block) const {
+  const Use* u = find(group, block);
+  return u != nullptr && u->holds != 0;
+}
+
 bool HoldBook::adds_orphan(GroupId group, BlockId block, std::uint32_t own_tables) const {
   const Use* u = find(group, block);
   return u == nullptr || (u->tables <= own_tables && u->holds == 0);

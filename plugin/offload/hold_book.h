@@ -37,6 +37,8 @@ class HoldBook {
   void hold(GroupId group, BlockId block);
   void release(GroupId group, BlockId block);
 
+  // An open job reads or writes the block.
+  [[nodiscard]] bool held_by_job(GroupId group, BlockId block) const;
   [[nodiscard]] std::uint64_t held() const { return held_; }
   // Held blocks that no live request's table names: what the budget counts.
   [[nodiscard]] std::uint64_t orphaned() const { return orphaned_; }

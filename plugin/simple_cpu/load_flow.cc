@@ -37,6 +37,28 @@ Status LoadFlow::check(const Request& r, Tokens accepted, std::span<const TableV
   return status;
 }
 
+Status LoadFlow::check_private(const Request& r, Tokens accepted,
+                               std::span<const TableView> tables) {
+  Status status;
+  // A hold on each while looking: a block named twice shows as held.
+  for_each_needed(core_.geometry, r.device, r.device + accepted, [&](GroupId g, std::uint64_t p) {
+    if (!status.ok()) return;
+    const BlockId block = tables[g].blocks[p];
+    if (core_.holds.held_by_job(g, block)) {
+      status = {Code::arg,
+                fmt::format("request {}: group {} position {} must be loaded into block {}, which "
+                            "an open job or another position holds (design 2.3 Destination)",
+                            r.id, g, p, block)};
+      return;
+    }
+    core_.holds.hold(g, block);
+    held_.push_back({g, block, p});
+  });
+  for (const HeldBlock& h : held_) core_.holds.release(h.group, h.block);
+  held_.clear();
+  return status;
+}
+
 void LoadFlow::fill(Job& job, RequestIndex index, const Hit& hit,
                     std::span<const TableView> tables) {
   Request& r = core_.requests[index];
@@ -88,6 +110,7 @@ Result<AllocResult> LoadFlow::alloc_update(RequestId request, Tokens accepted,
     return {Code::state, fmt::format("request {}: load job {} has no verdict", r.id, r.load)};
   }
   if (Status s = check(r, accepted, tables); !s.ok()) return s;
+  if (Status s = check_private(r, accepted, tables); !s.ok()) return s;
 
   const Hit* hit = lookups_.resolve(r, accepted);
   Job& job = core_.jobs.create(JobKind::load, r.id, index);

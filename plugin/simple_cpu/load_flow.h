@@ -23,6 +23,9 @@ class LoadFlow {
  private:
   [[nodiscard]] Status check(const Request& r, Tokens accepted,
                              std::span<const TableView> tables) const;
+  // Every destination is named once and no open job reads or writes it.
+  [[nodiscard]] Status check_private(const Request& r, Tokens accepted,
+                                     std::span<const TableView> tables);
   void fill(Job& job, RequestIndex index, const Hit& hit, std::span<const TableView> tables);
 
   SchedulerCore& core_;

@@ -344,6 +344,23 @@ BOOST_AUTO_TEST_CASE(an_acceptance_is_checked_in_units_and_places) {
   BOOST_TEST(copies(rig.step(), JobKind::load) == 3u);
 }
 
+BOOST_AUTO_TEST_CASE(a_load_goes_only_to_blocks_of_its_own) {
+  Rig rig(fa16());
+  rig.serve(1, tokens_of(1, 65), 1);
+  rig.begin(2, tokens_of(1, 65));
+  rig.begin(3, tokens_of(1, 65));
+  BOOST_TEST(rig.hit(2) == 64u);
+  BOOST_TEST(rig.hit(3) == 64u);
+  BOOST_CHECK(rig.alloc_code(2, 64, {{11, 12, 11, 14, 15}}) == Code::arg);
+  const JobId first = rig.alloc(2, 64, {{11, 12, 13, 14, 15}});
+  BOOST_TEST(first != 0u);
+  BOOST_CHECK(rig.alloc_code(3, 64, {{21, 22, 13, 24, 25}}) == Code::arg);
+  BOOST_TEST(rig.stat("leases_open_now") == 1u);
+  BOOST_TEST(rig.alloc(3, 64, {{21, 22, 23, 24, 25}}) != 0u);
+  rig.step();
+  rig.finish_all();
+}
+
 BOOST_AUTO_TEST_CASE(a_load_behind_a_device_prefix_goes_to_its_positions) {
   Rig rig(fa16());
   rig.serve(1, tokens_of(1, 97), 1);
