@@ -17,6 +17,28 @@ void Engine::Body::device_lookup(const Request& request) {
   KVC_CHECK(code == Code::ok);
 }
 
+// Block copies run before the step's forward: the block of attention that a hit ends in is
+// no source of a copy in the step that writes tokens of the hit into it.
+bool Engine::Body::copies_what_is_not_written(const Step& step) const {
+  for (const GroupId g : geometry.cacheable()) {
+    const std::uint64_t span = geometry.block_tokens(g).n;
+    const std::uint64_t position = hit.tokens.n / span;
+    const GroupHit& found = hit.groups[g];
+    if (geometry.group(g).kind == GroupKind::state || hit.tokens.n % span == 0 ||
+        found.slots.empty()) {
+      continue;
+    }
+    for (const WorkItem& item : step.work) {
+      const std::vector<BlockId>& table = item.request->tables[g].blocks;
+      if (position < table.size() && table[position] == found.slots.back() &&
+          item.begin < hit.tokens.n && item.end > position * span) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
 // a state that is computed or copied in this very step must not be read in it.
 bool Engine::Body::hit_is_of_this_step() const {
   if (states_of_step.empty()) return false;
@@ -242,7 +264,7 @@ Admission Engine::Body::admit(const RequestPtr& request, Step& step, std::uint64
   // Outputs of the admission before the preemption are still on their way.
   if (r.in_flight > 0) return Admission::aside;
   device_lookup(r);
-  if (hit_is_of_this_step()) return Admission::stop;
+  if (hit_is_of_this_step() || copies_what_is_not_written(step)) return Admission::stop;
   r.junction = hit.uncached_common_prefix.n == 0 ? 0 : hit.tokens.n + hit.uncached_common_prefix.n;
   AdmissionPlan plan;
   if (!connector_lookup(r, plan)) return Admission::aside;

@@ -74,6 +74,7 @@ struct Engine::Body {
   Admission admit(const RequestPtr& request, Step& step, std::uint64_t& budget);
   void device_lookup(const Request& request);
   [[nodiscard]] bool hit_is_of_this_step() const;
+  [[nodiscard]] bool copies_what_is_not_written(const Step& step) const;
   // False: the connector says later.
   bool connector_lookup(const Request& request, AdmissionPlan& plan);
   bool allocate(Request& request, const AdmissionPlan& plan, Step& step);
