@@ -261,4 +261,32 @@ BOOST_AUTO_TEST_CASE(aborts_and_preemptions_at_any_moment_leave_nothing_behind) 
   }
 }
 
+// With outputs in flight a state is handed off when its keys are known. A request that then gets no
+// blocks is not in the step's record, and its confirmed tokens are not told: nor may its states be
+// (found by the simulation).
+BOOST_AUTO_TEST_CASE(states_are_handed_off_only_with_the_record_of_their_request) {
+  std::vector<Row> rows;
+  for (std::uint64_t i = 0; i < 10; ++i) rows.push_back({40 + 13 * i, 60, 20, 1});
+  const Rows source(rows);
+  const auto layout =
+      model({group(kvc::config::GroupKind::full, 16), group(kvc::config::GroupKind::state, 8),
+             group(kvc::config::GroupKind::state, 24)},
+            8, 48);
+  for (std::uint64_t steps = 2; steps <= 4; ++steps) {
+    for (std::uint64_t spare = 0; spare < 24; spare += 4) {
+      BOOST_TEST_CONTEXT(steps << " steps in flight, " << spare << " blocks to spare") {
+        ToySettings settings;
+        settings.copies_per_pump = 1;
+        EngineOptions o = busy_options(layout, source);
+        o.device_blocks = Engine::blocks_needed(o).value() + spare;
+        o.steps_in_flight = steps;
+        auto engine = engine_for(o, toy_connector(settings));
+        run(*engine, source);
+        check_toy(*engine);
+        check_no_leaks(*engine);
+      }
+    }
+  }
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -201,6 +201,10 @@ class Toy {
       const auto h = list_element<kvc_handoff>(in.handoffs, i);
       ++counts.handoffs;
       Known* known = find(h.request, "hand-off");
+      if (known != nullptr && h.boundary_tokens > known->confirmed) {
+        complain(fmt::format("request {} hands a state at {} tokens off, {} are confirmed",
+                             h.request, h.boundary_tokens, known->confirmed));
+      }
       if (known != nullptr) offer(*known, job, id, h.group, h.block, h.boundary_tokens);
     }
     if (!job.copies.empty()) {
