@@ -46,6 +46,11 @@ struct Job {
   std::vector<std::uint64_t> ended_bits;  // one per rank
   std::vector<std::uint64_t> heard_bits;
   std::vector<FailedBlock> failed;
+
+  // The rank's part is over. Requires: rank < ranks of the table.
+  [[nodiscard]] bool has_ended(std::uint32_t rank) const {
+    return (ended_bits[rank / 64] >> (rank % 64) & 1U) != 0;
+  }
   // Links of the table.
   std::uint32_t first_copy = 0;  // + 1
   std::uint32_t last_copy = 0;
@@ -67,6 +72,8 @@ class JobTable {
   Job& create(JobKind kind, RequestId request, RequestIndex index);
   // Null: unknown or ended.
   [[nodiscard]] Job* find(JobId id);
+  // The id was handed out, its job may have ended.
+  [[nodiscard]] bool used(JobId id) const { return id != 0 && id <= last_id_; }
   void add_copy(Job& job, const CopyRecord& copy);
   // In the order of addition.
   template <class Visit>

@@ -86,6 +86,9 @@ void CompletionFlow::take_entry(std::uint64_t number, std::uint32_t rank,
                                 const ReportEntry& entry) {
   const ReportJob& said = entry.job();
   Job* job = core_.jobs.find(said.job);
+  // Reports come in any order: the deadline of a part may be told after its end.
+  const bool known_end = job == nullptr ? core_.jobs.used(said.job) : job->has_ended(rank);
+  if (said.phase == ReportPhase::deadline && known_end) return;
   if (job == nullptr || !job->planned || job->kind != said.kind) {
     core_.faults.report("unknown-job", "rank {} reports job {}, which is not open", rank, said.job);
     return reject(rank, number, said.job, Code::arg);

@@ -304,6 +304,34 @@ BOOST_AUTO_TEST_CASE(a_load_past_its_deadline_has_its_verdict_before_its_end) {
   BOOST_TEST(end.jobs[0].released.size() == 2u);
 }
 
+// Reports come in any order (kvc.h complete): that a part was late may be told after its end, while
+// the job is open and when it is over (found by the simulation).
+BOOST_AUTO_TEST_CASE(a_deadline_that_is_told_after_the_end_is_no_fault) {
+  OpenLimits two = limits_of();
+  two.ranks = 2;
+  Rig rig(fa16(), 8, {}, two);
+  rig.begin(1, tokens_of(1, 33));
+  const Tables tables{{1, 2, 3}};
+  rig.alloc(1, 0, tables);
+  const JobId job = rig.step({{1, 33, tables}})[0].job;
+  const auto late = [&](std::uint32_t rank) {
+    return rig.report(job, rank, Code::deadline, {}, ReportPhase::deadline).rejected.size();
+  };
+  BOOST_TEST(rig.report(job, 0, Code::deadline).jobs.empty());
+  BOOST_TEST(late(0) == 0u);
+  BOOST_TEST(rig.role->pending().quarantined_blocks == 0u);
+  BOOST_REQUIRE_EQUAL(rig.report(job, 1, Code::ok).jobs.size(), 1u);
+  BOOST_TEST(late(1) == 0u);
+  BOOST_TEST(rig.stat("peer_faults") == 0u);
+  // An end told twice is one, and so is a job that never was.
+  BOOST_TEST(rig.report(job, 0, Code::ok).rejected.size() == 1u);
+  BOOST_TEST(rig.report(job + 1, 0, Code::deadline, {}, ReportPhase::deadline).rejected.size() ==
+             1u);
+  rig.end(1, 33, tables);
+  rig.drain();
+  rig.check_quiet();
+}
+
 BOOST_AUTO_TEST_CASE(bad_elements_are_skipped_and_the_rest_is_done) {
   Rig rig(fa16());
   rig.begin(1, tokens_of(1, 65));
