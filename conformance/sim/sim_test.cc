@@ -1,39 +1,68 @@
-// Random worlds against libkvc_simple_cpu.so. KVC_SIM_SEEDS says how many, KVC_SEED=n repeats one.
+// Random worlds against libkvc_simple_cpu.so (docs/testing.md). KVC_SIM_SEEDS says how many,
+// KVC_SEED=n repeats one, KVC_SIM_TRACE=1 prints every call.
 #include <cstdio>
 #include <cstdlib>
 
 #include <fmt/format.h>
 #include <boost/test/unit_test.hpp>
 
-#include "conformance/sim/simulation.h"
+#include "conformance/sim/sim_fixture_test.h"
 
 namespace {
 
 using namespace kvc::sim;
-using kvc::host::LoadedConnector;
+using namespace kvc::sim::testing;
 
-#if defined(KVC_SANITIZED)
-constexpr std::uint64_t seeds_default = 50;
-#else
-constexpr std::uint64_t seeds_default = 240;
-#endif
+// What must have happened in a run of at least 200 worlds, each at least so often in 100 worlds.
+struct Floor {
+  const char* what;
+  std::uint64_t per_hundred_worlds;
+};
+constexpr Floor floors[] = {
+    {"requests finished", 1000},
+    {"blocks verified", 5000},
+    {"loads ended ok", 50},
+    {"loads ended failed", 10},
+    {"load parts past their deadline", 1},
+    {"stores ended ok", 1000},
+    {"stores ended failed", 50},
+    {"stores ended late", 5},
+    {"tokens hit in the connector", 1000},
+    {"tokens hit on the device", 3000},
+    {"preemptions", 20},
+    {"stat host_evictions", 1000},
+    {"hand-offs stored", 300},
+    {"stat lookups_attached", 1},
+    {"offers stored", 3000},
+    {"offers skipped_already_cached", 500},
+    {"offers skipped_in_flight", 10},
+    {"offers skipped_not_hashed", 20},
+    {"offers dropped_pool_full", 500},
+    {"offers dropped_no_parent", 200},
+    {"offers dropped_copy_failed", 200},
+    {"offers dropped_hold_budget", 10},
+    {"offers dropped_leased", 1},
+    {"offers dropped_null_block", 100},
+    {"offers dropped_reset", 10},
+    {"resets", 10},
+    {"resets with INVALIDATE", 3},
+    {"aborts", 10},
+    {"hits declined", 3},
+    {"hits taken in part", 5},
+    {"reports delayed", 200},
+    {"reports repeated", 20},
+    {"report entries rejected", 20},
+    {"begins refused", 2},
+    {"device caches emptied", 10},
+    {"connectors given up", 2},
+    {"worlds closed as they were", 1},
+};
 
-std::uint64_t number_of(const char* name, std::uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
-
-const LoadedConnector& connector() {
-  static const LoadedConnector loaded = [] {
-    auto made = kvc::host::load_connector(KVC_LIB_DIR "/libkvc_simple_cpu.so");
-    BOOST_REQUIRE_MESSAGE(made.ok(), (made.ok() ? "" : made.error().text));
-    return std::move(made).value();
-  }();
-  return loaded;
-}
-
-std::string again(std::uint64_t seed) {
-  return fmt::format("repeat: KVC_SEED={} " KVC_BIN_DIR "/kvc_sim_test --run_test=sim/seeds", seed);
+void print(const Tally& all) {
+  for (const auto& [name, value] : all.sums()) {
+    fmt::print("{:>12} {}\n", value, name);
+  }
+  std::fflush(stdout);
 }
 
 }  // namespace
@@ -47,15 +76,33 @@ BOOST_AUTO_TEST_CASE(seeds) {
   Tally all;
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
     const World world = draw_world(seed);
+    const InWorld here(world);
     BOOST_TEST_CONTEXT("seed " << seed << ", " << describe(world) << again(seed)) {
       const Script script = reference(world);
       const Outcome outcome = run_world(connector(), world, script);
       BOOST_TEST(outcome.error == "");
       all.add(outcome.tally);
+      // Every tenth seed again: the same calls and answers, or nothing could be repeated.
+      if (seed % 10 == 0 || count == 1) {
+        BOOST_TEST(run_world(connector(), world, script).hash == outcome.hash);
+      }
     }
   }
-  if (count > 1)
-    for (const auto& [name, value] : all.sums()) std::printf("%12lu %s\n", value, name.c_str());
+  if (count == 1) return;
+  print(all);
+  if (count < 200) return;
+  for (const Floor& floor : floors) {
+    BOOST_TEST(all.of(floor.what) * 100 >= floor.per_hundred_worlds * count,
+               "the simulation became weak: " << floor.what << " " << all.of(floor.what)
+                                              << " times in " << count << " worlds");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(another_seed_is_another_course) {
+  const World a = draw_world(1);
+  const World b = draw_world(2);
+  BOOST_TEST(run_world(connector(), a, reference(a)).hash !=
+             run_world(connector(), b, reference(b)).hash);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -34,7 +34,7 @@ std::vector<TokenId> prompt_of(const World& world, const Script& script, std::si
     tokens.insert(tokens.end(), script.outputs[plan.parent].begin(),
                   script.outputs[plan.parent].end());
   }
-  for (std::uint64_t t = 0; t < plan.own; ++t) tokens.push_back(token(100 + index, t));
+  for (std::uint64_t t = 0; t < plan.own; ++t) tokens.push_back(token(100 + plan.origin, t));
   return tokens;
 }
 
@@ -85,7 +85,10 @@ class Run {
       watch_.faults()->set_copy_order(world_.trouble.shuffle_copies ? world_.seed + 1 : 0);
     }
     if (!knobs_.point.empty()) arm(knobs_.point, knobs_.nth);
-    if (knobs_.point.starts_with("edge.")) watch_.expect_poison();
+    if (knobs_.point.starts_with("edge.")) {
+      watch_.expect_poison();
+      may_give_up_ = true;
+    }
   }
 
   void open() {

@@ -195,6 +195,14 @@ class Drawer {
     const std::uint64_t count = draw_.between(8, 28);
     for (std::uint64_t i = 0; i < count; ++i) {
       RequestPlan r;
+      r.origin = i;
+      if (i > 0 && draw_.chance(1, 6)) {
+        // The same prompt again, often while the first is still there.
+        r = world_.requests[draw_.chance(1, 2) ? i - 1 : draw_.below(i)];
+        r.spec.output_tokens = draw_.between(1, longest_output_);
+        world_.requests.push_back(r);
+        continue;
+      }
       r.own = draw_.chance(1, 2)
                   ? draw_.between(1, longest_prompt_ / 2)
                   : h_ * draw_.between(1, std::max<std::uint64_t>(1, longest_prompt_ / 3 / h_));
@@ -277,7 +285,7 @@ class Drawer {
     const std::uint64_t pool = draw_.chance(1, 6)   ? 2
                                : draw_.chance(1, 2) ? draw_.between(3, 24)
                                                     : draw_.between(25, 400);
-    const auto deadline = [&] { return pick({20, 100, 30'000, 30'000}); };
+    const auto deadline = [&] { return pick({3, 20, 100, 30'000, 30'000}); };
     std::string toml = "[connector]\n";
     toml += fmt::format("lease_steps = {}\n", draw_.between(1, 8));
     toml += fmt::format("max_leases = {}\n", pick({1, 2, 64}));
@@ -296,8 +304,23 @@ class Drawer {
     toml += fmt::format("store_decode_blocks = {}\n", draw_.chance(2, 3));
     toml += fmt::format("single_flight = {}\n", draw_.chance(2, 3));
     toml += fmt::format("event_ring = {}\n", pick({0, 8, 65'536}));
-    toml += fmt::format("[host]\nblocks = {}\n", pool);
+    if (draw_.chance(1, 4)) toml += fmt::format("plan_bytes_max = {}\n", one_load_bytes());
+    if (draw_.chance(1, 16)) {
+      toml += "[host]\nunlimited = true\n";
+    } else {
+      toml += fmt::format("[host]\nblocks = {}\n", pool);
+    }
     world_.options.connector_toml = toml;
+  }
+
+  // A plan that has room for one load of the longest request, and for little beside it
+  // (docs/formats/plan.md).
+  std::uint64_t one_load_bytes() const {
+    std::uint64_t copies = 0;
+    for (const GroupConfig& g : groups_) {
+      copies += world_.options.max_total_tokens / ModelConfig::block_span_tokens(g, cp_) + 2;
+    }
+    return std::max<std::uint64_t>(4096, 64 + 2 * 32 + copies * 24);
   }
 
   World& world_;

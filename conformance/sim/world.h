@@ -17,6 +17,7 @@ struct RequestPlan {
   std::uint64_t base = 0;
   std::uint64_t shared = 0;
   std::uint64_t own = 0;
+  std::uint64_t origin = 0;  // of the own tokens: the same origin, the same tokens
   host::RequestSpec spec;
 };
 

@@ -1,0 +1,64 @@
+// What the programs of the simulation share: the connector, seeds, and the line that repeats a
+// world.
+#pragma once
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include <fmt/format.h>
+#include <boost/test/unit_test.hpp>
+
+#include "conformance/sim/simulation.h"
+#include "host_stub/loader/loader.h"
+
+// Sanitizers end the process without unwinding; they call this before.
+extern "C" void __sanitizer_set_death_callback(void (*callback)()) __attribute__((weak));
+
+namespace kvc::sim::testing {
+
+#if defined(KVC_SANITIZED)
+inline constexpr std::uint64_t seeds_default = 50;
+#else
+inline constexpr std::uint64_t seeds_default = 1200;
+#endif
+
+inline std::uint64_t number_of(const char* name, std::uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+inline const host::LoadedConnector& connector() {
+  static const host::LoadedConnector loaded = [] {
+    auto made = host::load_connector(KVC_LIB_DIR "/libkvc_simple_cpu.so");
+    BOOST_REQUIRE_MESSAGE(made.ok(), (made.ok() ? "" : made.error().text));
+    return std::move(made).value();
+  }();
+  return loaded;
+}
+
+inline std::string again(std::uint64_t seed) {
+  return fmt::format("repeat: KVC_SEED={} " KVC_BIN_DIR "/kvc_sim_test --run_test=sim/seeds", seed);
+}
+
+// Names the world that runs if the process dies in it: an abort, a sanitizer's finding.
+class InWorld {
+ public:
+  explicit InWorld(const World& world) {
+    std::snprintf(text(), text_bytes, "%s\n", again(world.seed).c_str());
+    if (__sanitizer_set_death_callback != nullptr) __sanitizer_set_death_callback(say);
+  }
+  InWorld(const InWorld&) = delete;
+  InWorld& operator=(const InWorld&) = delete;
+  ~InWorld() { text()[0] = 0; }
+
+ private:
+  static constexpr std::size_t text_bytes = 512;
+  static char* text() {
+    static char line[text_bytes];
+    return line;
+  }
+  static void say() { std::fputs(text(), stderr); }
+};
+
+}  // namespace kvc::sim::testing
