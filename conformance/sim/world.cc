@@ -161,6 +161,9 @@ class Drawer {
   void sizes() {
     longest_prompt_ = std::clamp<std::uint64_t>(span_ * draw_.between(2, 8), 4 * h_, 320);
     longest_output_ = pick({2, 8, 24, 40});
+    // Long prompts in small units: their loads fill a plan.
+    long_ = draw_.chance(1, 8);
+    if (long_) longest_prompt_ *= 4;
     host::EngineOptions& o = world_.options;
     o.seed = draw_.next();
     o.max_running = draw_.between(1, 6);
@@ -192,7 +195,7 @@ class Drawer {
   }
 
   void requests() {
-    const std::uint64_t count = draw_.between(8, 28);
+    const std::uint64_t count = long_ ? draw_.between(6, 12) : draw_.between(8, 28);
     for (std::uint64_t i = 0; i < count; ++i) {
       RequestPlan r;
       r.origin = i;
@@ -304,7 +307,8 @@ class Drawer {
     toml += fmt::format("store_decode_blocks = {}\n", draw_.chance(2, 3));
     toml += fmt::format("single_flight = {}\n", draw_.chance(2, 3));
     toml += fmt::format("event_ring = {}\n", pick({0, 8, 65'536}));
-    if (draw_.chance(1, 4)) toml += fmt::format("plan_bytes_max = {}\n", one_load_bytes());
+    if (draw_.chance(1, long_ ? 1 : 4))
+      toml += fmt::format("plan_bytes_max = {}\n", one_load_bytes());
     if (draw_.chance(1, 16)) {
       toml += "[host]\nunlimited = true\n";
     } else {
@@ -331,6 +335,7 @@ class Drawer {
   std::uint64_t span_ = 16;  // S
   std::uint64_t longest_prompt_ = 0;
   std::uint64_t longest_output_ = 0;
+  bool long_ = false;
 };
 
 }  // namespace
