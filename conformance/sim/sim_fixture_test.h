@@ -13,6 +13,7 @@
 #include "host_stub/loader/loader.h"
 
 // Sanitizers end the process without unwinding; they call this before.
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): their name
 extern "C" void __sanitizer_set_death_callback(void (*callback)()) __attribute__((weak));
 
 namespace kvc::sim::testing {

@@ -23,11 +23,11 @@ std::uint64_t wide(std::int64_t value) { return static_cast<std::uint64_t>(value
 
 }  // namespace
 
-Watch* Watch::current_ = nullptr;
+Watch* Watch::current = nullptr;
 
 // Each slot goes to the real one and tells the watch what went in and came out.
 struct Watch::Slots {
-  static Watch& me() { return *current_; }
+  static Watch& me() { return *current; }
 
   static kvc_status open_scheduler(const kvc_host_api* host, const kvc_open* open,
                                    kvc_sched** out) noexcept {
@@ -163,8 +163,8 @@ Watch::Watch(const host::LoadedConnector& real, const World& world, Sabotage sab
       sabotage_(sabotage),
       draw_(world.seed ^ 0x57A7C4U),
       printing_(std::getenv("KVC_SIM_TRACE") != nullptr) {
-  KVC_CHECK(current_ == nullptr);
-  current_ = this;
+  KVC_CHECK(current == nullptr);
+  current = this;
   kvc_plugin_api& api = shown_.api;
   api.open_scheduler = Slots::open_scheduler;
   api.close_scheduler = Slots::close_scheduler;
@@ -185,7 +185,7 @@ Watch::Watch(const host::LoadedConnector& real, const World& world, Sabotage sab
   faults_ = static_cast<const kvc_test_api*>(real_.extension(kvc_bytes_of(id.data(), id.size())));
 }
 
-Watch::~Watch() { current_ = nullptr; }
+Watch::~Watch() { current = nullptr; }
 
 void Watch::fail(std::string text) {
   if (!error_.empty()) return;

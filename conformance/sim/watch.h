@@ -77,7 +77,7 @@ class Watch {
   kvc_status lookup(const kvc_lookup_in& in, kvc_lookup_out& out);
   void redirect(kvc_region& region);
 
-  static Watch* current_;
+  static Watch* current;
   const kvc_plugin_api real_;
   host::LoadedConnector shown_;
   const World& world_;
