@@ -86,7 +86,12 @@ int main_checked(int argc, const char* const* argv) {
     std::fputs(text.value().c_str(), stdout);
     return exit_right;
   }
-  return run(line.value().options);
+  const RunOptions& options = line.value().options;
+  if (options.connector == "none" && (!options.connector_config.empty() || options.host_blocks)) {
+    std::fputs("kvc-run: --connector none: --connector-config and --host-blocks are not used\n",
+               stderr);
+  }
+  return run(options);
 }
 
 }  // namespace

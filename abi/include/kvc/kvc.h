@@ -491,22 +491,39 @@ typedef struct kvc_end_out {
 /* published == the sum of all other fields, after every scheduler-role call. Never grows: new
    outcomes make a new row. */
 typedef struct kvc_offer_counts {
+  /* offers made: one per (admission, group, position or boundary) */
   uint64_t published;
+  /* copied and published: lookups can hit it */
   uint64_t stored;
+  /* not decided yet: its copy is open, or it is offered again with the next step */
   uint64_t pending;
+  /* its key is in the tier; counts as a use of it */
   uint64_t skipped_already_cached;
+  /* another open copy writes its key */
   uint64_t skipped_in_flight;
+  /* the request has no key for it, or the device block does not have it */
   uint64_t skipped_not_hashed;
+  /* no slot: everything in the tier is in use. A larger pool helps */
   uint64_t dropped_pool_full;
+  /* a hand-off of an ended, preempted or not admitted request */
   uint64_t dropped_request_gone;
+  /* the table has no block there any more: normal behind a sliding window */
   uint64_t dropped_null_block;
+  /* the engine broke a rule; the log names it (PEER_FAULT) */
   uint64_t dropped_bad_offer;
+  /* an earlier position of the request was refused and never stored */
   uint64_t dropped_no_parent;
+  /* the copy of an earlier position failed */
   uint64_t dropped_parent_failed;
+  /* its copy failed, or is past its deadline */
   uint64_t dropped_copy_failed;
+  /* no slot, only because open leases pin the tier */
   uint64_t dropped_leased;
+  /* held_device_blocks_max blocks are held already */
   uint64_t dropped_hold_budget;
+  /* a reset came before its end */
   uint64_t dropped_reset;
+  /* no room in the plan of this step */
   uint64_t dropped_plan_full;
 } kvc_offer_counts;
 

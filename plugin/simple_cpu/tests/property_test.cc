@@ -37,17 +37,20 @@ std::uint64_t run(const char* test, const WorldOptions& options, std::uint64_t a
 
 BOOST_AUTO_TEST_SUITE(simple_cpu_property)
 
+// The worlds of all seeds together must load; one seed alone may not.
+bool enough_loads(std::uint64_t loads) { return std::getenv("KVC_SEED") != nullptr || loads > 20; }
+
 BOOST_AUTO_TEST_CASE(full_attention) {
   WorldOptions o;
   o.layout = {{full(16)}, 16, 16, 1};
-  BOOST_TEST(run("simple_cpu_property/full_attention", o, 250) > 20u);
+  BOOST_TEST(enough_loads(run("simple_cpu_property/full_attention", o, 250)));
 }
 
 BOOST_AUTO_TEST_CASE(full_attention_on_two_ranks) {
   WorldOptions o;
   o.layout = {{full(16)}, 16, 16, 1};
   o.ranks = 2;
-  BOOST_TEST(run("simple_cpu_property/full_attention_on_two_ranks", o, 250) > 20u);
+  BOOST_TEST(enough_loads(run("simple_cpu_property/full_attention_on_two_ranks", o, 250)));
 }
 
 BOOST_AUTO_TEST_CASE(windows) {
@@ -55,7 +58,7 @@ BOOST_AUTO_TEST_CASE(windows) {
   o.layout = {{full(16), sliding(16, 48)}, 16, 16, 1};
   o.slots = 24;
   o.device_blocks = 96;
-  BOOST_TEST(run("simple_cpu_property/windows", o, 250) > 20u);
+  BOOST_TEST(enough_loads(run("simple_cpu_property/windows", o, 250)));
 }
 
 BOOST_AUTO_TEST_CASE(chunked_local_attention) {
@@ -63,14 +66,14 @@ BOOST_AUTO_TEST_CASE(chunked_local_attention) {
   o.layout = {{full(16), group_spec(GroupKind::chunked, Tokens{16}, Tokens{64})}, 16, 16, 1};
   o.slots = 24;
   o.device_blocks = 96;
-  BOOST_TEST(run("simple_cpu_property/chunked_local_attention", o, 250) > 20u);
+  BOOST_TEST(enough_loads(run("simple_cpu_property/chunked_local_attention", o, 250)));
 }
 
 BOOST_AUTO_TEST_CASE(states_and_fine_tails) {
   WorldOptions o;
   o.layout = {{full(64), state(64)}, 16, 64, 1};
   o.slots = 16;
-  BOOST_TEST(run("simple_cpu_property/states_and_fine_tails", o, 250) > 20u);
+  BOOST_TEST(enough_loads(run("simple_cpu_property/states_and_fine_tails", o, 250)));
 }
 
 BOOST_AUTO_TEST_CASE(three_states_and_two_attention_groups) {
@@ -78,7 +81,8 @@ BOOST_AUTO_TEST_CASE(three_states_and_two_attention_groups) {
   o.layout = {{full(32), full(64), state(64), state(64), state(64)}, 16, 64, 1};
   o.slots = 24;
   o.device_blocks = 128;
-  BOOST_TEST(run("simple_cpu_property/three_states_and_two_attention_groups", o, 250) > 20u);
+  BOOST_TEST(
+      enough_loads(run("simple_cpu_property/three_states_and_two_attention_groups", o, 250)));
 }
 
 BOOST_AUTO_TEST_SUITE_END()
