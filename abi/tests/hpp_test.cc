@@ -78,6 +78,13 @@ kvc_status take_events(kvc_sched* s, void* out, std::uint32_t stride, std::uint6
   return events.empty() ? KVC_OK : KVC_MORE;
 }
 
+kvc_status take_log(Counting* mine, char* buf, std::uint64_t cap, std::uint64_t* count) noexcept {
+  *count = std::min<std::uint64_t>(cap, mine->log.size());
+  std::copy_n(mine->log.begin(), *count, buf);
+  mine->log.erase(0, *count);
+  return mine->log.empty() ? KVC_OK : KVC_MORE;
+}
+
 kvc_plugin_api table() {
   auto t = line::sized<kvc_plugin_api>();
   t.abi_minor = KVC_MINOR;
@@ -102,6 +109,19 @@ kvc_plugin_api table() {
                               std::uint64_t* needed) noexcept {
     return kvc_put(buf, cap, needed, line::bytes(line::from_handle<Counting>(s)->error));
   };
+  t.last_error_rank = [](const kvc_rank* r, char* buf, std::uint64_t cap,
+                         std::uint64_t* needed) noexcept {
+    return kvc_put(buf, cap, needed, line::bytes(line::from_handle<Counting>(r)->error));
+  };
+  t.take_log_scheduler = [](kvc_sched* s, char* buf, std::uint64_t cap,
+                            std::uint64_t* count) noexcept {
+    return take_log(line::from_handle<Counting>(s), buf, cap, count);
+  };
+  t.take_log_rank = [](kvc_rank* r, char* buf, std::uint64_t cap, std::uint64_t* count) noexcept {
+    return take_log(line::from_handle<Counting>(r), buf, cap, count);
+  };
+  t.pump_scheduler = [](kvc_sched*, std::uint32_t) noexcept -> kvc_status { return KVC_MORE; };
+  t.pump_rank = [](kvc_rank*, std::uint32_t) noexcept -> kvc_status { return KVC_LATER; };
   t.request_begin = [](kvc_sched* s, const kvc_request*) noexcept -> kvc_status {
     ++line::from_handle<Counting>(s)->begun;
     return 99;  // a status that this minor does not know
@@ -283,6 +303,37 @@ BOOST_AUTO_TEST_CASE(texts_counters_events_and_lists_come_through) {
   std::vector<std::int64_t> blocks;
   for (const kvc_block b : line::view<kvc_block>(out.held)) blocks.push_back(b.block);
   BOOST_TEST(blocks == (std::vector<std::int64_t>{7, 8, 9}), boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(each_role_reaches_its_own_slots_for_what_both_have) {
+  World w;
+  line::Scheduler s;
+  line::Rank r;
+  BOOST_REQUIRE(line::Scheduler::open(w.connector, w.host, w.how, &s) == KVC_OK);
+  BOOST_REQUIRE(line::Rank::open(w.connector, w.host, w.how, &r) == KVC_OK);
+  line::from_handle<Counting>(s.handle())->error = std::string(500, 's');
+  line::from_handle<Counting>(r.handle())->error = std::string(700, 'r');
+  BOOST_TEST(s.last_error() == std::string(500, 's'));
+  BOOST_TEST(r.last_error() == std::string(700, 'r'));
+  line::from_handle<Counting>(s.handle())->log = std::string(40'000, 'S');
+  line::from_handle<Counting>(r.handle())->log = "line\n";
+  std::string log = "before|";
+  BOOST_TEST(s.take_log(&log) == KVC_OK);
+  BOOST_TEST(log == "before|" + std::string(40'000, 'S'));
+  BOOST_TEST(r.take_log(&log) == KVC_OK);
+  BOOST_TEST(log == "before|" + std::string(40'000, 'S') + "line\n");
+  BOOST_TEST(s.pump(1) == KVC_MORE);
+  BOOST_TEST(r.pump(1) == KVC_LATER);
+
+  Counting::closed = 0;
+  line::Rank other;
+  BOOST_REQUIRE(line::Rank::open(w.connector, w.host, w.how, &other) == KVC_OK);
+  kvc_rank* const kept = other.handle();
+  r = std::move(other);  // closes what it had
+  BOOST_TEST(Counting::closed == 1);
+  BOOST_TEST(r.handle() == kept);
+  r.close();
+  BOOST_TEST(Counting::closed == 2);
 }
 
 BOOST_AUTO_TEST_CASE(a_view_reads_older_and_newer_elements) {

@@ -12,10 +12,6 @@ using wire::put;
 namespace {
 
 // Offsets of docs/formats/plan.md.
-constexpr std::size_t at_magic = 0;
-constexpr std::size_t at_version = 4;
-constexpr std::size_t at_header_bytes = 6;
-constexpr std::size_t at_total = 8;
 constexpr std::size_t at_epoch = 16;
 constexpr std::size_t at_step = 24;
 constexpr std::size_t at_loads = 32;
@@ -35,34 +31,12 @@ constexpr std::size_t copy_slot = 4;
 constexpr std::size_t copy_block = 8;
 constexpr std::size_t copy_position = 16;
 
+constexpr wire::HeaderRules rules{
+    "plan", plan_magic, plan_version, plan_header_bytes, at_checksum, at_reserved, 8};
+
 template <class... Args>
 Status bad(fmt::format_string<Args...> text, Args&&... args) {
-  return {Code::arg, "plan: " + fmt::format(text, std::forward<Args>(args)...)};
-}
-
-Status check_header(std::span<const std::uint8_t> b) {
-  if (b.size() < plan_header_bytes) {
-    return bad("{} bytes are shorter than the header of {}", b.size(), plan_header_bytes);
-  }
-  const std::uint8_t* p = b.data();
-  if (const auto magic = get<std::uint32_t>(p + at_magic); magic != plan_magic) {
-    return bad("magic {:#010x} is not {:#010x}", magic, plan_magic);
-  }
-  if (const auto version = get<std::uint16_t>(p + at_version); version != plan_version) {
-    return bad("version {} is not {}", version, plan_version);
-  }
-  if (const auto size = get<std::uint16_t>(p + at_header_bytes); size != plan_header_bytes) {
-    return bad("header of {} bytes, not {}", size, plan_header_bytes);
-  }
-  if (const auto total = get<std::uint64_t>(p + at_total); total != b.size()) {
-    return bad("{} bytes given, {} named in the header", b.size(), total);
-  }
-  const auto stored = get<std::uint64_t>(p + at_checksum);
-  if (const auto sum = wire::checksum(b, at_checksum); sum != stored) {
-    return bad("checksum {:#018x} does not match the bytes ({:#018x})", stored, sum);
-  }
-  if (get<std::uint64_t>(p + at_reserved) != 0) return bad("reserved header bytes are not 0");
-  return {};
+  return wire::bad(rules.format, text, std::forward<Args>(args)...);
 }
 
 // `count` jobs of `kind` must fill `section` exactly.
@@ -193,18 +167,13 @@ bool PlanEncoder::add_job(JobKind kind, JobId job, RequestId request,
 std::span<const std::uint8_t> PlanEncoder::finish() {
   KVC_CHECK(used_ != 0 && open_at_ == 0);
   std::uint8_t* p = buffer_.data();
-  put(p + at_magic, plan_magic);
-  put(p + at_version, plan_version);
-  put(p + at_header_bytes, static_cast<std::uint16_t>(plan_header_bytes));
-  put(p + at_total, used_);
   put(p + at_epoch, epoch_);
   put(p + at_step, step_);
   put(p + at_loads, loads_);
   put(p + at_stores, stores_);
   put(p + at_load_bytes, load_bytes_);
-  put(p + at_reserved, std::uint64_t{0});
-  const std::span<const std::uint8_t> whole = buffer_.first(used_);
-  put(p + at_checksum, wire::checksum(whole, at_checksum));
+  const std::span<std::uint8_t> whole = buffer_.first(used_);
+  wire::seal_header(whole, rules);
   return whole;
 }
 
@@ -235,7 +204,7 @@ bool PlanReader::next(PlanJob& job) {
 }
 
 Result<PlanView> PlanView::read(std::span<const std::uint8_t> bytes) {
-  if (Status s = check_header(bytes); !s.ok()) return s;
+  if (Status s = wire::check_header(bytes, rules); !s.ok()) return s;
   const std::uint8_t* p = bytes.data();
   const std::span<const std::uint8_t> body = bytes.subspan(plan_header_bytes);
   const auto load_bytes = get<std::uint64_t>(p + at_load_bytes);

@@ -12,10 +12,6 @@ using wire::put;
 namespace {
 
 // Offsets of docs/formats/report.md.
-constexpr std::size_t at_magic = 0;
-constexpr std::size_t at_version = 4;
-constexpr std::size_t at_header_bytes = 6;
-constexpr std::size_t at_total = 8;
 constexpr std::size_t at_epoch = 16;
 constexpr std::size_t at_sequence = 24;
 constexpr std::size_t at_rank = 32;
@@ -37,9 +33,12 @@ constexpr std::size_t failed_position = 16;
 constexpr std::size_t failed_side = 24;
 constexpr std::size_t failed_reserved = 28;
 
+constexpr wire::HeaderRules rules{
+    "report", report_magic, report_version, report_header_bytes, at_checksum, at_reserved, 16};
+
 template <class... Args>
 Status bad(fmt::format_string<Args...> text, Args&&... args) {
-  return {Code::arg, "report: " + fmt::format(text, std::forward<Args>(args)...)};
+  return wire::bad(rules.format, text, std::forward<Args>(args)...);
 }
 
 bool known(std::int32_t status) {
@@ -60,33 +59,6 @@ bool known(std::int32_t status) {
       break;
   }
   return false;
-}
-
-Status check_header(std::span<const std::uint8_t> b) {
-  if (b.size() < report_header_bytes) {
-    return bad("{} bytes are shorter than the header of {}", b.size(), report_header_bytes);
-  }
-  const std::uint8_t* p = b.data();
-  if (const auto magic = get<std::uint32_t>(p + at_magic); magic != report_magic) {
-    return bad("magic {:#010x} is not {:#010x}", magic, report_magic);
-  }
-  if (const auto version = get<std::uint16_t>(p + at_version); version != report_version) {
-    return bad("version {} is not {}", version, report_version);
-  }
-  if (const auto size = get<std::uint16_t>(p + at_header_bytes); size != report_header_bytes) {
-    return bad("header of {} bytes, not {}", size, report_header_bytes);
-  }
-  if (const auto total = get<std::uint64_t>(p + at_total); total != b.size()) {
-    return bad("{} bytes given, {} named in the header", b.size(), total);
-  }
-  const auto stored = get<std::uint64_t>(p + at_checksum);
-  if (const auto sum = wire::checksum(b, at_checksum); sum != stored) {
-    return bad("checksum {:#018x} does not match the bytes ({:#018x})", stored, sum);
-  }
-  if (get<std::uint64_t>(p + at_reserved) != 0 || get<std::uint64_t>(p + at_reserved + 8) != 0) {
-    return bad("reserved header bytes are not 0");
-  }
-  return {};
 }
 
 Status check_entry(const std::uint8_t* p, std::uint32_t i) {
@@ -188,18 +160,12 @@ bool ReportEncoder::add(const ReportJob& job, std::span<const FailedBlock> faile
 std::span<const std::uint8_t> ReportEncoder::finish() {
   KVC_CHECK(used_ != 0);
   std::uint8_t* p = buffer_.data();
-  put(p + at_magic, report_magic);
-  put(p + at_version, report_version);
-  put(p + at_header_bytes, static_cast<std::uint16_t>(report_header_bytes));
-  put(p + at_total, used_);
   put(p + at_epoch, epoch_);
   put(p + at_sequence, sequence_);
   put(p + at_rank, rank_);
   put(p + at_entries, entries_);
-  put(p + at_reserved, std::uint64_t{0});
-  put(p + at_reserved + 8, std::uint64_t{0});
-  const std::span<const std::uint8_t> whole = buffer_.first(used_);
-  put(p + at_checksum, wire::checksum(whole, at_checksum));
+  const std::span<std::uint8_t> whole = buffer_.first(used_);
+  wire::seal_header(whole, rules);
   return whole;
 }
 
@@ -232,7 +198,7 @@ bool ReportReader::next(ReportEntry& entry) {
 }
 
 Result<ReportView> ReportView::read(std::span<const std::uint8_t> bytes) {
-  if (Status s = check_header(bytes); !s.ok()) return s;
+  if (Status s = wire::check_header(bytes, rules); !s.ok()) return s;
   const std::uint8_t* p = bytes.data();
   const auto entries = get<std::uint32_t>(p + at_entries);
   if (Status s = check_body(bytes.subspan(report_header_bytes), entries); !s.ok()) return s;

@@ -1,5 +1,6 @@
 // Little-endian integers in flat bytes, aligned or not: what the plan and the report are made of.
 #pragma once
+#include <fmt/format.h>
 #include <xxhash.h>
 
 #include <bit>
@@ -8,6 +9,8 @@
 #include <cstring>
 #include <span>
 #include <type_traits>
+
+#include "plugin/core/result.h"
 
 namespace kvc::wire {
 
@@ -41,6 +44,76 @@ template <class T>
                                             std::size_t field) {
   const std::uint64_t head = XXH3_64bits(bytes.data(), field);
   return XXH3_64bits_withSeed(bytes.data() + field + 8, bytes.size() - field - 8, head);
+}
+
+// Every format begins with: magic (4 bytes), version (2), bytes of the header (2), bytes of the
+// whole (8). Where the checksum and the bytes that must be 0 stand is the format's own; all of it
+// lies in the header.
+inline constexpr std::size_t at_magic = 0;
+inline constexpr std::size_t at_version = 4;
+inline constexpr std::size_t at_header_bytes = 6;
+inline constexpr std::size_t at_total = 8;
+
+struct HeaderRules {
+  const char* format;  // in texts of errors
+  std::uint32_t magic;
+  std::uint16_t version;
+  std::uint16_t header_bytes;
+  std::size_t checksum;        // offset of 8 bytes
+  std::size_t reserved;        // offset
+  std::size_t reserved_bytes;  // a multiple of 8
+};
+
+template <class... Args>
+[[nodiscard]] Status bad(const char* format, fmt::format_string<Args...> text, Args&&... args) {
+  return {Code::arg, fmt::format("{}: ", format) + fmt::format(text, std::forward<Args>(args)...)};
+}
+
+// Whether `bytes` are a whole of this format as far as its header tells. Code::arg with the
+// numbers; any bytes may be given.
+[[nodiscard]] inline Status check_header(std::span<const std::uint8_t> bytes,
+                                         const HeaderRules& rules) {
+  const char* name = rules.format;
+  if (bytes.size() < rules.header_bytes) {
+    return bad(name, "{} bytes are shorter than the header of {}", bytes.size(),
+               rules.header_bytes);
+  }
+  const std::uint8_t* p = bytes.data();
+  if (const auto magic = get<std::uint32_t>(p + at_magic); magic != rules.magic) {
+    return bad(name, "magic {:#010x} is not {:#010x}", magic, rules.magic);
+  }
+  if (const auto version = get<std::uint16_t>(p + at_version); version != rules.version) {
+    return bad(name, "version {} is not {}", version, rules.version);
+  }
+  if (const auto size = get<std::uint16_t>(p + at_header_bytes); size != rules.header_bytes) {
+    return bad(name, "header of {} bytes, not {}", size, rules.header_bytes);
+  }
+  if (const auto total = get<std::uint64_t>(p + at_total); total != bytes.size()) {
+    return bad(name, "{} bytes given, {} named in the header", bytes.size(), total);
+  }
+  const auto stored = get<std::uint64_t>(p + rules.checksum);
+  if (const auto sum = checksum(bytes, rules.checksum); sum != stored) {
+    return bad(name, "checksum {:#018x} does not match the bytes ({:#018x})", stored, sum);
+  }
+  for (std::size_t i = 0; i < rules.reserved_bytes; i += 8) {
+    if (get<std::uint64_t>(p + rules.reserved + i) != 0) {
+      return bad(name, "reserved header bytes are not 0");
+    }
+  }
+  return {};
+}
+
+// The leading fields and the zeroes of a header whose total is `bytes`, and, last, the checksum.
+inline void seal_header(std::span<std::uint8_t> bytes, const HeaderRules& rules) {
+  std::uint8_t* p = bytes.data();
+  put(p + at_magic, rules.magic);
+  put(p + at_version, rules.version);
+  put(p + at_header_bytes, rules.header_bytes);
+  put(p + at_total, std::uint64_t{bytes.size()});
+  for (std::size_t i = 0; i < rules.reserved_bytes; i += 8) {
+    put(p + rules.reserved + i, std::uint64_t{0});
+  }
+  put(p + rules.checksum, checksum(bytes, rules.checksum));
 }
 
 }  // namespace kvc::wire

@@ -1,13 +1,14 @@
-// A flat array of zeroes whose memory is touched only where it is used.
+// A flat array of zeroes whose memory is touched only where it is used. Unlike SlabArray
+// (plugin/coordinator/slabs.h) it may be small, one for each request, and moves when it grows.
 #pragma once
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <new>
 #include <type_traits>
+#include <utility>
 
 #include "plugin/core/check.h"
+#include "plugin/core/zeroed.h"
 
 namespace kvc {
 
@@ -27,28 +28,26 @@ class ZeroedArray {
     if (size <= size_) return;
     std::uint64_t grown = size_ + size_ / 2;
     if (grown < size) grown = size;
-    std::unique_ptr<T[], Free> fresh(static_cast<T*>(std::calloc(grown, sizeof(T))));
+    if (grown > SIZE_MAX / sizeof(T)) throw std::bad_alloc();
+    Zeroed fresh = make_zeroed(grown * sizeof(T));
     if (fresh == nullptr) throw std::bad_alloc();
-    if (size_ != 0) std::memcpy(static_cast<void*>(fresh.get()), data_.get(), size_ * sizeof(T));
-    data_ = std::move(fresh);
+    if (size_ != 0) std::memcpy(fresh.get(), memory_.get(), size_ * sizeof(T));
+    memory_ = std::move(fresh);
     size_ = grown;
   }
 
   [[nodiscard]] std::uint64_t size() const { return size_; }
   [[nodiscard]] T& operator[](std::uint64_t i) {
     KVC_CHECK(i < size_);
-    return data_[i];
+    return reinterpret_cast<T*>(memory_.get())[i];
   }
   [[nodiscard]] const T& operator[](std::uint64_t i) const {
     KVC_CHECK(i < size_);
-    return data_[i];
+    return reinterpret_cast<const T*>(memory_.get())[i];
   }
 
  private:
-  struct Free {
-    void operator()(T* p) const { std::free(p); }
-  };
-  std::unique_ptr<T[], Free> data_;
+  Zeroed memory_;
   std::uint64_t size_ = 0;
 };
 

@@ -238,16 +238,46 @@ class Connector {
   std::shared_ptr<const kvc_plugin_api> api_;
 };
 
-// The scheduler role of a connector. Every call answers known(status) of the slot of the same name;
-// requirements and results are those of kvc.h.
+// What both roles have in common: an open handle that closes itself. `Role` says which slots of the
+// table serve it.
 //
 // Threads: as the tags of kvc.h say; this class adds no lock.
 // Owns:    the handle; closes it.
-class Scheduler {
+template <class Role>
+class OpenHandle {
  public:
-  Scheduler() = default;
-  Scheduler(Scheduler &&o) noexcept : api_(std::move(o.api_)), h_(std::exchange(o.h_, nullptr)) {}
-  Scheduler &operator=(Scheduler &&o) noexcept {
+  using Raw = typename Role::Raw;
+
+  [[nodiscard]] bool is_open() const noexcept { return h_ != nullptr; }
+  [[nodiscard]] Raw *handle() const noexcept { return h_; }
+  void close() noexcept {
+    if (h_ != nullptr) Role::close(*api_, std::exchange(h_, nullptr));
+  }
+
+  // The rest requires is_open().
+  kvc_status pump(std::uint32_t budget) { return known(Role::pump(*api_, h_, budget)); }
+  [[nodiscard]] std::string last_error() const {
+    return text_of([&](char *buf, std::uint64_t cap, std::uint64_t *needed) {
+      return Role::last_error(*api_, h_, buf, cap, needed);
+    });
+  }
+  // Appends all log lines that wait.
+  kvc_status take_log(std::string *out) {
+    for (;;) {
+      constexpr std::size_t chunk = 16384;
+      const std::size_t before = out->size();
+      out->resize(before + chunk);
+      std::uint64_t count = 0;
+      const kvc_status s = known(Role::take_log(*api_, h_, out->data() + before, chunk, &count));
+      out->resize(before + (s >= 0 && count <= chunk ? static_cast<std::size_t>(count) : 0));
+      if (s != KVC_MORE || count == 0) return s;
+    }
+  }
+
+ protected:
+  OpenHandle() = default;
+  OpenHandle(OpenHandle &&o) noexcept : api_(std::move(o.api_)), h_(std::exchange(o.h_, nullptr)) {}
+  OpenHandle &operator=(OpenHandle &&o) noexcept {
     if (this != &o) {
       close();
       api_ = std::move(o.api_);
@@ -255,26 +285,91 @@ class Scheduler {
     }
     return *this;
   }
-  ~Scheduler() { close(); }
+  ~OpenHandle() { close(); }
 
+  [[nodiscard]] kvc_status open_with(const Connector &connector, const kvc_host_api &host,
+                                     const kvc_open &how) {
+    Raw *h = nullptr;
+    const kvc_status s = known(Role::open(connector.api(), &host, &how, &h));
+    if (s != KVC_OK) return s;
+    if (h == nullptr) return KVC_E_INTERNAL;
+    close();
+    api_ = connector.share();
+    h_ = h;
+    return s;
+  }
+
+  // The whole text that `call` fills into (buffer, capacity, needed). Empty on failure.
+  template <class Call>
+  static std::string text_of(Call &&call) {
+    std::string t;
+    std::uint64_t needed = 0;
+    for (;;) {
+      const kvc_status s = known(call(t.empty() ? nullptr : t.data(), t.size(), &needed));
+      if (s == KVC_OK && needed <= t.size()) break;
+      if ((s != KVC_OK && s != KVC_E_ROOM) || needed <= t.size()) return {};
+      t.resize(static_cast<std::size_t>(needed));
+    }
+    t.resize(static_cast<std::size_t>(needed));
+    return t;
+  }
+
+  std::shared_ptr<const kvc_plugin_api> api_;
+  Raw *h_ = nullptr;
+};
+
+struct SchedulerRole {
+  using Raw = kvc_sched;
+  static kvc_status open(const kvc_plugin_api &t, const kvc_host_api *host, const kvc_open *how,
+                         Raw **out) noexcept {
+    return t.open_scheduler(host, how, out);
+  }
+  static void close(const kvc_plugin_api &t, Raw *h) noexcept { t.close_scheduler(h); }
+  static kvc_status pump(const kvc_plugin_api &t, Raw *h, std::uint32_t budget) noexcept {
+    return t.pump_scheduler(h, budget);
+  }
+  static kvc_status last_error(const kvc_plugin_api &t, const Raw *h, char *buf, std::uint64_t cap,
+                               std::uint64_t *needed) noexcept {
+    return t.last_error_scheduler(h, buf, cap, needed);
+  }
+  static kvc_status take_log(const kvc_plugin_api &t, Raw *h, char *buf, std::uint64_t cap,
+                             std::uint64_t *count) noexcept {
+    return t.take_log_scheduler(h, buf, cap, count);
+  }
+};
+
+struct RankRole {
+  using Raw = kvc_rank;
+  static kvc_status open(const kvc_plugin_api &t, const kvc_host_api *host, const kvc_open *how,
+                         Raw **out) noexcept {
+    return t.open_rank(host, how, out);
+  }
+  static void close(const kvc_plugin_api &t, Raw *h) noexcept { t.close_rank(h); }
+  static kvc_status pump(const kvc_plugin_api &t, Raw *h, std::uint32_t budget) noexcept {
+    return t.pump_rank(h, budget);
+  }
+  static kvc_status last_error(const kvc_plugin_api &t, const Raw *h, char *buf, std::uint64_t cap,
+                               std::uint64_t *needed) noexcept {
+    return t.last_error_rank(h, buf, cap, needed);
+  }
+  static kvc_status take_log(const kvc_plugin_api &t, Raw *h, char *buf, std::uint64_t cap,
+                             std::uint64_t *count) noexcept {
+    return t.take_log_rank(h, buf, cap, count);
+  }
+};
+
+// The scheduler role of a connector. Every call answers known(status) of the slot of the same name;
+// requirements and results are those of kvc.h.
+//
+// Threads: as the tags of kvc.h say; this class adds no lock.
+// Owns:    the handle; closes it.
+class Scheduler : public OpenHandle<SchedulerRole> {
+ public:
   // Requires connector.loaded(). On failure *out stays closed; the text went to host.log.
   [[nodiscard]] static kvc_status open(const Connector &connector, const kvc_host_api &host,
                                        const kvc_open &how, Scheduler *out) {
-    kvc_sched *h = nullptr;
-    const kvc_status s = known(connector.api().open_scheduler(&host, &how, &h));
-    if (s == KVC_OK && h == nullptr) return KVC_E_INTERNAL;
-    if (s == KVC_OK) {
-      out->close();
-      out->api_ = connector.share();
-      out->h_ = h;
-    }
-    return s;
+    return out->open_with(connector, host, how);
   }
-  void close() noexcept {
-    if (h_ != nullptr) api_->close_scheduler(std::exchange(h_, nullptr));
-  }
-  [[nodiscard]] bool is_open() const noexcept { return h_ != nullptr; }
-  [[nodiscard]] kvc_sched *handle() const noexcept { return h_; }
 
   // The rest requires is_open(). Out-structs are cleared here: the caller need not.
   kvc_status set_ranks(const kvc_list &ranks, kvc_list *usable) {
@@ -315,7 +410,6 @@ class Scheduler {
     return known(api_->has_pending(h_, out));
   }
   kvc_status reset(std::uint64_t flags) { return known(api_->reset(h_, flags)); }
-  kvc_status pump(std::uint32_t budget) { return known(api_->pump_scheduler(h_, budget)); }
 
   // All counters. Names and labels live as long as the handle.
   kvc_status stats(std::vector<kvc_stat> *out) const {
@@ -336,11 +430,6 @@ class Scheduler {
       return api_->explain(h_, request, buf, cap, needed);
     });
   }
-  [[nodiscard]] std::string last_error() const {
-    return text_of([&](char *buf, std::uint64_t cap, std::uint64_t *needed) {
-      return api_->last_error_scheduler(h_, buf, cap, needed);
-    });
-  }
   // Appends all events that wait. KVC_E_UNSUPPORTED: the connector has none.
   kvc_status take_events(std::vector<kvc_event> *out) {
     for (;;) {
@@ -354,80 +443,19 @@ class Scheduler {
       if (s != KVC_MORE || count == 0) return s;
     }
   }
-  // Appends all log lines that wait.
-  kvc_status take_log(std::string *out) {
-    return drain(out, [&](char *buf, std::uint64_t cap, std::uint64_t *count) {
-      return api_->take_log_scheduler(h_, buf, cap, count);
-    });
-  }
-
-  template <class Call>
-  static std::string text_of(Call &&call) {
-    std::string t;
-    std::uint64_t needed = 0;
-    for (;;) {
-      const kvc_status s = known(call(t.empty() ? nullptr : t.data(), t.size(), &needed));
-      if (s == KVC_OK && needed <= t.size()) break;
-      if ((s != KVC_OK && s != KVC_E_ROOM) || needed <= t.size()) return {};
-      t.resize(static_cast<std::size_t>(needed));
-    }
-    t.resize(static_cast<std::size_t>(needed));
-    return t;
-  }
-  template <class Call>
-  static kvc_status drain(std::string *out, Call &&call) {
-    for (;;) {
-      constexpr std::size_t chunk = 16384;
-      const std::size_t before = out->size();
-      out->resize(before + chunk);
-      std::uint64_t count = 0;
-      const kvc_status s = known(call(out->data() + before, chunk, &count));
-      out->resize(before + (s >= 0 && count <= chunk ? static_cast<std::size_t>(count) : 0));
-      if (s != KVC_MORE || count == 0) return s;
-    }
-  }
-
- private:
-  std::shared_ptr<const kvc_plugin_api> api_;
-  kvc_sched *h_ = nullptr;
 };
 
 // The rank role of a connector, as Scheduler.
 //
 // Threads: as the tags of kvc.h say; this class adds no lock.
 // Owns:    the handle; closes it.
-class Rank {
+class Rank : public OpenHandle<RankRole> {
  public:
-  Rank() = default;
-  Rank(Rank &&o) noexcept : api_(std::move(o.api_)), h_(std::exchange(o.h_, nullptr)) {}
-  Rank &operator=(Rank &&o) noexcept {
-    if (this != &o) {
-      close();
-      api_ = std::move(o.api_);
-      h_ = std::exchange(o.h_, nullptr);
-    }
-    return *this;
-  }
-  ~Rank() { close(); }
-
   // Requires connector.loaded(). On failure *out stays closed; the text went to host.log.
   [[nodiscard]] static kvc_status open(const Connector &connector, const kvc_host_api &host,
                                        const kvc_open &how, Rank *out) {
-    kvc_rank *h = nullptr;
-    const kvc_status s = known(connector.api().open_rank(&host, &how, &h));
-    if (s == KVC_OK && h == nullptr) return KVC_E_INTERNAL;
-    if (s == KVC_OK) {
-      out->close();
-      out->api_ = connector.share();
-      out->h_ = h;
-    }
-    return s;
+    return out->open_with(connector, host, how);
   }
-  void close() noexcept {
-    if (h_ != nullptr) api_->close_rank(std::exchange(h_, nullptr));
-  }
-  [[nodiscard]] bool is_open() const noexcept { return h_ != nullptr; }
-  [[nodiscard]] kvc_rank *handle() const noexcept { return h_; }
 
   // The rest requires is_open().
   kvc_status register_regions(const kvc_list &regions, kvc_rank_info *out) {
@@ -447,22 +475,6 @@ class Rank {
   kvc_status wait(const kvc_job *jobs, std::uint64_t n, std::uint64_t timeout_ns) {
     return known(api_->wait(h_, jobs, n, timeout_ns));
   }
-  kvc_status pump(std::uint32_t budget) { return known(api_->pump_rank(h_, budget)); }
-  [[nodiscard]] std::string last_error() const {
-    return Scheduler::text_of([&](char *buf, std::uint64_t cap, std::uint64_t *needed) {
-      return api_->last_error_rank(h_, buf, cap, needed);
-    });
-  }
-  // Appends all log lines that wait.
-  kvc_status take_log(std::string *out) {
-    return Scheduler::drain(out, [&](char *buf, std::uint64_t cap, std::uint64_t *count) {
-      return api_->take_log_rank(h_, buf, cap, count);
-    });
-  }
-
- private:
-  std::shared_ptr<const kvc_plugin_api> api_;
-  kvc_rank *h_ = nullptr;
 };
 
 // ----------------------------------------------------------------------------------- plugins
