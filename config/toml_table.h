@@ -84,9 +84,4 @@ class TomlTable {
 // `text` as a TOML basic string with quotes.
 [[nodiscard]] std::string toml_quoted(std::string_view text);
 
-// The word of `allowed` with the smallest edit distance to `key`, if it is near enough to be a slip
-// of the pen.
-[[nodiscard]] std::optional<std::string> nearest(std::string_view key,
-                                                 const std::vector<std::string>& allowed);
-
 }  // namespace kvc::config

@@ -1,7 +1,12 @@
 #include "host_stub/loader/loader.h"
 
+#include <dlfcn.h>
+#include <unistd.h>
 #include <array>
+#include <cerrno>
+#include <cstring>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string_view>
 #include <utility>
@@ -21,6 +26,32 @@ constexpr unsigned majors_searched = 9;
 
 std::string entry_name(unsigned major) { return fmt::format("kvc_plugin_entry_v{}", major); }
 
+Status cannot_load(const std::string& path, const std::string& why) {
+  return {Code::arg, fmt::format("cannot load connector {}: {}", path, why)};
+}
+
+// Why nothing can be read at `path`; empty: there is a file.
+std::string unreadable(const std::string& path) {
+  if (path.empty()) return "the path is empty";
+  boost::dll::fs::error_code error;
+  const auto status = boost::dll::fs::status(path, error);
+  if (status.type() == boost::dll::fs::file_not_found) return "there is no such file";
+  if (status.type() == boost::dll::fs::directory_file) return "it is a directory";
+  if (::access(path.c_str(), R_OK) != 0) return std::strerror(errno);
+  return {};
+}
+
+// What the system's loader says of the last library that it refused, without the path in front.
+std::string loaders_words(const std::string& path) {
+  const char* const said = ::dlerror();
+  if (said == nullptr) return "the system's loader refused it without a reason";
+  std::string words = said;
+  for (const std::string& prefix : {path + ": ", "./" + path + ": "}) {
+    if (words.starts_with(prefix)) words.erase(0, prefix.size());
+  }
+  return words;
+}
+
 // One leaked library per path (AR19): unloading code with thread-locals or live threads is unsafe.
 Result<boost::dll::shared_library*> library_at(const std::string& path) {
   static std::mutex mutex;
@@ -28,18 +59,14 @@ Result<boost::dll::shared_library*> library_at(const std::string& path) {
   const std::lock_guard lock(mutex);
   if (const auto it = loaded->find(path); it != loaded->end()) return it->second;
   try {
-    auto* const library = new boost::dll::shared_library;
-    loaded->emplace(path, library);
-    try {
-      library->load(boost::dll::fs::path(path), rtld_now | rtld_local);
-    } catch (...) {
-      loaded->erase(path);
-      delete library;
-      throw;
-    }
-    return library;
+    if (const std::string why = unreadable(path); !why.empty()) return cannot_load(path, why);
+    auto library = std::make_unique<boost::dll::shared_library>();
+    boost::dll::fs::error_code error;
+    library->load(boost::dll::fs::path(path), error, rtld_now | rtld_local);
+    if (error) return cannot_load(path, loaders_words(path));
+    return loaded->emplace(path, library.release()).first->second;
   } catch (const std::exception& e) {
-    return {Code::arg, fmt::format("cannot load connector {}: {}", path, e.what())};
+    return cannot_load(path, e.what());
   }
 }
 

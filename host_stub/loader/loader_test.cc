@@ -83,11 +83,17 @@ BOOST_AUTO_TEST_CASE(an_entry_that_refuses_this_host_is_unsupported) {
 }
 
 BOOST_AUTO_TEST_CASE(a_file_that_does_not_exist_or_is_no_library_is_one_clear_line) {
-  BOOST_TEST(says(refusal("./no_such_connector.so"), "cannot load connector"));
-  const std::string path = "./kvc_loader_test_garbage.so";
-  std::ofstream(path) << "this is no library";
-  BOOST_TEST(says(refusal(path), "cannot load connector"));
-  std::remove(path.c_str());
+  BOOST_TEST(refusal("./no_such_connector.so") ==
+             "cannot load connector ./no_such_connector.so: there is no such file");
+  BOOST_TEST(refusal("/") == "cannot load connector /: it is a directory");
+  BOOST_TEST(refusal("") == "cannot load connector : the path is empty");
+  const std::string name = "kvc_loader_test_garbage.so";
+  for (const std::string& path : {name, "./" + name}) {
+    std::ofstream(path) << std::string(200, 'x');
+    BOOST_TEST(refusal(path) == "cannot load connector " + path + ": invalid ELF header");
+    std::remove(path.c_str());
+    BOOST_TEST(refusal(path) == "cannot load connector " + path + ": there is no such file");
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -70,9 +70,25 @@ BOOST_AUTO_TEST_CASE(words_that_are_no_choice_are_refused_with_the_choices) {
 }
 
 BOOST_AUTO_TEST_CASE(missing_options_are_named) {
-  check_refused({}, {"--connector"});
-  check_refused({"--connector", "none", "--model", model("llama")}, {"--trace"});
+  check_refused({}, {"--connector is required"});
+  check_refused({"--connector", "none"}, {"--model is required"});
+  check_refused({"--connector", "none", "--model", model("llama")}, {"--trace is required"});
   check_refused(with("--json", ""), {"--json"});
+}
+
+BOOST_AUTO_TEST_CASE(a_mistyped_option_is_named_before_one_that_is_missing_with_the_nearest_name) {
+  check_refused({"--conector", "none", "--model", model("llama")},
+                {"unknown option --conector; did you mean --connector?"});
+  check_refused({"--modl=x"}, {"unknown option --modl; did you mean --model?"});
+  check_refused({"-connector", "none"}, {"unknown option -connector; did you mean --connector?"});
+  check_refused(with("--host-block", "7"), {"did you mean --host-blocks?"});
+  // The wrong value is that of another option.
+  check_refused({"--lmit", "--limit", "ten"}, {"unknown option --lmit; did you mean --limit?"});
+  std::vector<std::string> args = with("--frobnicate", "1");
+  check_refused(args, {"unknown option --frobnicate (see kvc-run --help)"});
+  args = good();
+  args.emplace_back("stray");
+  check_refused(args, {"unexpected argument \"stray\""});
 }
 
 BOOST_AUTO_TEST_CASE(missing_files_are_named) {
@@ -107,7 +123,11 @@ BOOST_AUTO_TEST_CASE(wrong_toml_is_named_by_file_line_and_key) {
 }
 
 BOOST_AUTO_TEST_CASE(libraries_that_are_no_connector_are_named) {
-  check_refused(with("--connector", file("text.so", "not a library\n")), {"text.so"});
+  check_refused(with("--connector", "no/lib.so"),
+                {"cannot load connector no/lib.so: there is no such file\n"});
+  check_refused(with("--connector", folder.string()), {folder.string() + ": it is a directory\n"});
+  check_refused(with("--connector", file("text.so", "not a library\n")),
+                {"cannot load connector " + folder.string() + "/text.so: file too short\n"});
   check_refused(with("--connector", library("kvc_loader_no_symbol")),
                 {"no_symbol", "kvc_plugin_entry_v1"});
   check_refused(with("--connector", library("kvc_loader_other_major")),

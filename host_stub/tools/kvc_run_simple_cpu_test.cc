@@ -107,6 +107,19 @@ BOOST_AUTO_TEST_CASE(a_host_pool_below_two_blocks_is_refused) {
   check_refused(arguments("llama", ""), {"--host-blocks", "1"}, {"--host-blocks"});
 }
 
+BOOST_AUTO_TEST_CASE(the_printed_config_has_every_default_of_simple_cpu) {
+  std::vector<std::string> args = arguments("llama", "[host]\nblocks = 77\n");
+  args.emplace_back("--print-config");
+  const Outcome out = run_program(args);
+  BOOST_TEST(out.code == 0);
+  BOOST_TEST(out.err.empty());
+  for (const char* part : {"# connector simple_cpu, ", "blocks = 77", "lease_steps = "}) {
+    BOOST_TEST(out.out.find(part) != std::string::npos, "no \"" << part << "\" in " << out.out);
+  }
+  args[1] = "no/libkvc_simple_cpu.so";
+  check_refused(args, {}, {"no/libkvc_simple_cpu.so: there is no such file"});
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace

@@ -113,6 +113,23 @@ BOOST_AUTO_TEST_CASE(the_printed_config_is_a_model_file_again) {
   BOOST_TEST(second.out.substr(second.out.find('\n')) == first.out.substr(first.out.find('\n')));
 }
 
+BOOST_AUTO_TEST_CASE(the_printed_config_of_a_foreign_connector_claims_no_defaults) {
+  std::ofstream((folder / "foreign.toml").string()) << "[cache]\npages = 7\n";
+  // What a library is called does not make it ours: the name that it gives itself counts.
+  const std::string path = (folder / "libkvc_simple_cpu.so").string();
+  boost::filesystem::copy_file(library("kvc_loader_complete"), path);
+  std::vector<std::string> args{"--connector", path, "--model", model("llama"), "--print-config"};
+  const Outcome without = run_program(args);
+  BOOST_TEST(without.code == 0);
+  BOOST_TEST(without.out.find("# connector hand_made, no options given\n") != std::string::npos);
+  BOOST_TEST(without.out.find("lease_steps") == std::string::npos);
+  args.insert(args.end(), {"--connector-config", (folder / "foreign.toml").string()});
+  const Outcome with = run_program(args);
+  BOOST_TEST(with.code == 0);
+  BOOST_TEST(with.out.ends_with("[cache]\npages = 7\n"), with.out);
+  BOOST_TEST(with.out.find("lease_steps") == std::string::npos);
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace

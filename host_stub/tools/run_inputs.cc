@@ -78,28 +78,30 @@ Result<RunInputs> read_inputs(const RunOptions& options) {
 }
 
 std::string effective_config(const RunOptions& options, const config::ModelConfig& model,
-                             const std::string& connector_text) {
+                             const std::string& connector_name, const std::string& connector_text) {
   std::string out = fmt::format("# {}\n{}", options.model, config::effective_toml(model));
-  if (options.connector == "none") return out;
-  const auto known = config::parse_simple_cpu(connector_text, options.connector_config);
-  out += fmt::format(
-      "\n# {}\n{}",
-      options.connector_config.empty() ? "defaults of the connector" : options.connector_config,
-      known.ok() ? config::effective_toml(known.value()) : connector_text);
-  return out;
+  if (connector_name.empty()) return out;
+  const std::string& file = options.connector_config;
+  out += fmt::format("\n# connector {}, {}\n", connector_name,
+                     file.empty() ? "no options given" : file);
+  if (connector_name == known_connector) {
+    const auto known = config::parse_simple_cpu(connector_text, file);
+    if (known.ok()) return out + config::effective_toml(known.value());
+  }
+  out += "# as handed over: defaults and ranges of this connector's options are its own\n";
+  return out + connector_text;
 }
 
 Result<std::string> print_config(const RunOptions& options) {
   const auto model = read_model(options.model);
   if (!model.ok()) return model.error();
-  std::string text;
-  if (options.connector != "none") {
-    auto read =
-        read_connector_text(options, options.connector.find(known_connector) != std::string::npos);
-    if (!read.ok()) return read.error();
-    text = std::move(read).value();
-  }
-  return effective_config(options, model.value(), text);
+  if (options.connector == "none") return effective_config(options, model.value(), {}, {});
+  const auto connector = load_connector(options.connector);
+  if (!connector.ok()) return connector.error();
+  const std::string& name = connector.value().name;
+  const auto text = read_connector_text(options, name == known_connector);
+  if (!text.ok()) return text.error();
+  return effective_config(options, model.value(), name, text.value());
 }
 
 }  // namespace kvc::host

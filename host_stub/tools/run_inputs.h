@@ -26,13 +26,15 @@ struct RunInputs {
 // no multiple of the model's context parallel size. Without a connector its options are not read.
 Result<RunInputs> read_inputs(const RunOptions& options);
 
-// Model and connector options with all defaults, as TOML (--print-config). Options of a connector
-// that this program does not know are printed as they are handed over.
+// The model with all defaults and the connector's options, as TOML (--print-config): simple_cpu's
+// with all defaults, those of any other connector as they are handed over. `connector_name` is
+// empty without a connector.
 [[nodiscard]] std::string effective_config(const RunOptions& options,
                                            const config::ModelConfig& model,
+                                           const std::string& connector_name,
                                            const std::string& connector_text);
 
-// Only what --print-config needs: no library and no trace is read.
+// Only what --print-config needs. The library is asked for its name; no trace is read.
 Result<std::string> print_config(const RunOptions& options);
 
 }  // namespace kvc::host

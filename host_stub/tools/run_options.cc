@@ -7,6 +7,7 @@
 #include <functional>
 #include <string_view>
 
+#include "host_stub/tools/command_line.h"
 #include "host_stub/traces/trace.h"
 
 namespace kvc::host {
@@ -89,16 +90,15 @@ std::string footer() {
 }
 
 void add_options(CLI::App& app, RunOptions& o) {
-  app.add_option("--connector", o.connector, "The connector's library, or none")
-      ->required()
+  app.add_option("--connector", o.connector, "The connector's library, or none (required)")
       ->type_name("LIB.so|none");
   app.add_option("--connector-config", o.connector_config,
                  "The connector's options; without it, its defaults")
       ->type_name("C.toml");
-  app.add_option("--model", o.model, "Cache geometry of the model")
-      ->required()
-      ->type_name("M.toml");
-  app.add_option("--trace", o.trace, "Requests (required): a JSONL file, or gen:... (below)")
+  app.add_option("--model", o.model, "Cache geometry of the model (required)")->type_name("M.toml");
+  app.add_option(
+         "--trace", o.trace,
+         "Requests: a JSONL file, or gen:... (below) (required, but not with --print-config)")
       ->type_name("T.jsonl");
   add_number(app, "--limit", "Read only the first N rows of the trace", {1, count_max},
              [&o](std::uint64_t v) { o.limit = v; });
@@ -141,17 +141,10 @@ void add_options(CLI::App& app, RunOptions& o) {
   add_output(app, "--json", "Write the report, schema kvc.run/1", "OUT.json", o.json);
   add_output(app, "--plot", "Write a picture of tokens by source and pool occupancy", "OUT.svg",
              o.plot);
-  app.add_flag("--print-config", o.print_config,
-               "Print the model and the connector's options with all defaults; run nothing");
-}
-
-// One line, without control characters.
-std::string first_line(std::string text) {
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < 0x20) c = ' ';
-  }
-  return text;
+  app.add_flag(
+      "--print-config", o.print_config,
+      "Print the model with all defaults and the connector's options, of simple_cpu with all "
+      "defaults too; run nothing");
 }
 
 }  // namespace
@@ -165,6 +158,7 @@ Result<CommandLine> parse_command_line(int argc, const char* const* argv) {
       "kvc-run");
   app.set_version_flag("--version", "kvc-run " KVC_VERSION);
   app.footer(footer());
+  app.allow_extras();
   app.get_formatter()->column_width(34);
   add_options(app, o);
   try {
@@ -176,11 +170,17 @@ Result<CommandLine> parse_command_line(int argc, const char* const* argv) {
     line.print = std::string(version.what()) + "\n";
     return line;
   } catch (const CLI::ParseError& error) {
-    return Status{Code::arg, first_line(error.what()) + " (see kvc-run --help)"};
+    // A value that does not fit may be that of the option before it.
+    const auto unknown = unknown_argument(app);
+    return Status{Code::arg, unknown.value_or(first_line(error.what())) + " (see kvc-run --help)"};
   }
-  if (o.trace.empty() && !o.print_config) {
-    return Status{Code::arg, "--trace is required (see kvc-run --help)"};
-  }
+  const auto refuse = [](const std::string& why) {
+    return Status{Code::arg, why + " (see kvc-run --help)"};
+  };
+  if (const auto unknown = unknown_argument(app)) return refuse(*unknown);
+  if (o.connector.empty()) return refuse("--connector is required: a library, or none");
+  if (o.model.empty()) return refuse("--model is required");
+  if (o.trace.empty() && !o.print_config) return refuse("--trace is required");
   if (o.passes.empty()) o.passes = {"cold", "replay"};
   if (!o.json.empty() && o.json == o.plot) {
     return Status{Code::arg, fmt::format("--json and --plot both name {}", o.json)};

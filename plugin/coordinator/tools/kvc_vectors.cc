@@ -1,9 +1,9 @@
 // kvc-vectors FILE.jsonl [--json OUT]: runs recorded lookups against the coordinator.
 //
-// One JSON object a line: the layout, what each group holds, and the recorded answer
-// (docs/testing.md describes the fields). The last line of output is `N passed, M failed`. Exit
-// code 0 only if M is 0 and N is not; 1 otherwise; 2 for a file that cannot be read or a line that
-// is no such row.
+// One JSON object a line: the layout, what each group holds, and the recorded answer (--help and
+// conformance/corpus/README.md describe the fields). The last line of output is `N passed, M
+// failed`. Exit code 0 only if M is 0 and N is not; 1 otherwise; 2 for a file that cannot be read,
+// a line that is no such row or a wrong command line.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "host_stub/tools/command_line.h"
 #include "plugin/coordinator/geometry.h"
 #include "plugin/coordinator/key_index.h"
 #include "plugin/coordinator/lookup.h"
@@ -47,6 +48,38 @@ struct Row {
   std::vector<std::vector<std::uint64_t>> held;
   Expect expect;
 };
+
+constexpr const char* help_footer = R"(A row of FILE:
+  name                what the output calls it
+  hash_block          tokens per key, at least 1
+  scheduler_block     tokens; a multiple of every group's block
+  dcp                 context parallel size, at least 1
+  fine_hits_allowed   false: the owner forbids hits inside a block
+  prompt_tokens       n; a lookup may answer at most n - 1
+  groups              a list, one object for each:
+    kind              full, sliding, chunked or mamba
+    block             tokens per block of one rank
+    window            tokens; of sliding (the window) and chunked (the chunk)
+    mode              of mamba: align (a state only where one was handed off) or all
+    eagle             true: a draft group; may be absent
+    held              the ends, in tokens, of the prefixes that are cached; multiples of hash_block
+  expect              an object: what is right
+    refused           a text: the layout must be refused, or answered as by brute force; else
+    hit_tokens        the least hit in tokens that is right
+    best_hit_tokens   the most; may be absent: hit_tokens
+    fine_hits         whether hits may end inside a block
+    group_block_tokens, slots, real
+                      one number a group: tokens per block over all ranks; length of the answered
+                      list; blocks in it that are not null (both compared where hit == hit_tokens)
+    uncached_common_prefix_tokens
+                      how much further attention alone would reach
+
+Exit codes: 0 rows passed and none failed; 1 a row failed, or there was none; 2 FILE or a row of it
+cannot be read, OUT.json cannot be written, or the command line is wrong.
+
+Example:
+  kvc-vectors conformance/corpus/vectors/lookup_vllm.jsonl --json build/vectors.json
+)";
 
 struct BadRow : std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -379,15 +412,30 @@ int run(const std::string& path, const std::string& json_path) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{"Runs recorded lookups against the coordinator", "kvc-vectors"};
+  CLI::App app{
+      "Runs recorded lookups against the coordinator. The last line of output is\n"
+      "`N passed, M failed`, before it one line for each failed row that says what differs.",
+      "kvc-vectors"};
   std::string path, json_path;
-  app.add_option("FILE", path, "vectors, one JSON object a line")->required();
-  app.add_option("--json", json_path, "write every verdict to this file");
+  app.add_option("FILE", path, "vectors, one JSON object a line (required)");
+  app.add_option("--json", json_path, "write every verdict to this file, schema kvc.vectors/1")
+      ->type_name("OUT.json");
+  app.footer(help_footer);
+  app.allow_extras();
+  const auto refuse = [](const std::string& why) {
+    fmt::print(stderr, "kvc-vectors: {} (see kvc-vectors --help)\n", why);
+    return 2;
+  };
   try {
     app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    fmt::print("{}", app.help());
+    return 0;
   } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : 2;
+    return refuse(host::unknown_argument(app).value_or(host::first_line(e.what())));
   }
+  if (const auto unknown = host::unknown_argument(app)) return refuse(*unknown);
+  if (path.empty()) return refuse("FILE is required");
   try {
     return run(path, json_path);
   } catch (const std::exception& e) {

@@ -120,6 +120,36 @@ BOOST_AUTO_TEST_CASE(unreadable_files_and_lines_are_exit_code_2_naming_them) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_slip_in_an_option_is_named_in_one_line_before_what_is_missing) {
+  const auto refused = [](const std::string& arguments, const std::string& why) {
+    const Ran r = run(arguments);
+    BOOST_TEST(r.code == 2);
+    BOOST_TEST(r.out == "kvc-vectors: " + why + " (see kvc-vectors --help)\n");
+  };
+  refused("--jsn out.json", "unknown option --jsn; did you mean --json?");
+  refused("--jsn=out.json v.jsonl", "unknown option --jsn; did you mean --json?");
+  refused("", "FILE is required");
+  refused("--json out.json", "FILE is required");
+  refused("a.jsonl b.jsonl", "unexpected argument \"b.jsonl\"");
+}
+
+BOOST_AUTO_TEST_CASE(help_explains_every_field_the_exit_codes_and_an_example_that_runs) {
+  const Ran r = run("--help");
+  BOOST_TEST(r.code == 0);
+  // Each field of a row that passes is explained.
+  const auto explained = [&](const nlohmann::json& object, const auto& self) -> void {
+    for (const auto& [key, value] : object.items()) {
+      BOOST_TEST(r.says(key.c_str()), "no " << key);
+      if (value.is_object()) self(value, self);
+      if (value.is_array() && !value.empty() && value[0].is_object()) self(value[0], self);
+    }
+  };
+  explained(nlohmann::json::parse(row("1584")), explained);
+  for (const char* word : {"window", "mode", "eagle", "refused", "Exit codes: 0"})
+    BOOST_TEST(r.says(word), "no " << word);
+  BOOST_TEST(r.says("kvc-vectors conformance/corpus/vectors/lookup_vllm.jsonl"));
+}
+
 BOOST_AUTO_TEST_CASE(verdicts_are_written_as_json) {
   const Folder folder;
   const std::string out = (folder.path / "out.json").string();
