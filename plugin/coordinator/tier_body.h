@@ -1,0 +1,97 @@
+// The inside of TierIndex, shared by its files.
+#pragma once
+#include <vector>
+
+#include "plugin/coordinator/tier_index.h"
+#include "plugin/coordinator/tier_order.h"
+#include "plugin/coordinator/tier_records.h"
+
+namespace kvc {
+
+struct TierIndex::Body {
+  using Record = tier::Record;
+
+  const Geometry& geometry;
+  TierIndexOptions options;
+  GroupId chain = groups_max;  // groups_max: flat
+  Tokens block;                // of the chain group
+  Tokens unit;                 // h
+  bool dead_rule = false;      // chain entries without servable boundary go first
+  std::vector<GroupId> exact;  // groups that serve a boundary with an entry that ends there
+  std::vector<GroupId> wide;   // further attention groups: any entry that covers it
+  tier::Records records;
+  tier::Order order;
+  TierIndexCounters counts;
+  std::uint64_t root_offsets = 0;
+
+  Body(const Geometry& layout, const TierIndexOptions& o);
+
+  [[nodiscard]] bool chained() const { return chain != groups_max; }
+  [[nodiscard]] Record& at(SlotId slot) const {
+    KVC_CHECK(records.known(slot));
+    return records[slot];
+  }
+  [[nodiscard]] bool rooted(const Record& r) const {
+    return r.has(Record::tail_bit) && r.end < block.n;
+  }
+
+  // --- holders
+  void add_holder(SlotId slot, std::uint64_t unit_of);
+  void drop_holder(SlotId slot, std::uint64_t unit_of);
+  void enter_order(SlotId slot);
+  // The reason for standing in front or not may have changed.
+  void retest(SlotId slot);
+  [[nodiscard]] bool belongs_in_front(SlotId slot) const;
+
+  // --- dependents
+  void link_first(SlotId slot, SlotId support);
+  void link_second(SlotId slot, SlotId tail);
+  void unlink_first(SlotId slot);
+  void unlink_second(SlotId slot);
+  void link_supports(SlotId slot, SlotId first, SlotId second);
+  void list_unsupported(SlotId slot);
+  void unlist(SlotId slot);
+  void make_unsupported(SlotId slot);
+  void end_unsupported(SlotId slot);
+  // The supports that the keys name now; no_slot where absent.
+  [[nodiscard]] Supports find_supports(GroupId group, const KeyView& path, Tokens end,
+                                       RunId run) const;
+  // A new chain entry or tail of the run becomes a support of what waits for it.
+  void adopt(SlotId slot, const KeyView& path, RunId run);
+  void adopt_through_tails(SlotId slot, const KeyView& path);
+  // Something at this end came or went: the chain entries that it makes reachable are tested again.
+  void boundary_changed(const Record& r);
+  [[nodiscard]] bool servable(SlotId entry) const;
+  template <class Next>
+  [[nodiscard]] bool servable_at(Tokens end, std::uint32_t first, Next next) const;
+  [[nodiscard]] bool dead(SlotId entry) const;
+  void note_tail(const Record& tail);
+  [[nodiscard]] std::uint64_t offset_bit(std::uint64_t tokens) const;
+  [[nodiscard]] std::uint64_t offsets_of_tails(SlotId entry) const;
+
+  // --- chain
+  void join_siblings(SlotId slot);
+  void leave_siblings(SlotId slot);
+  void publish_chain(SlotId slot, std::uint32_t tag, TierSink& sink);
+  void publish_dependent(SlotId slot);
+  void fail_chain(SlotId slot, TierSink& sink);
+  void fail_one(SlotId slot, SlotId first_failed, TierSink& sink);
+  void fail_dependent(SlotId slot);
+  void drop_all_dependents(SlotId slot);
+  void hold_path(RunId run, SlotId entry);
+  void release_path(RunId run);
+
+  // --- ends
+  void evict(SlotId slot, TierSink& sink);
+  void evict_dependents(SlotId slot, TierSink& sink);
+  // Key, run and everything else of the record are gone. Requires: out of order and lists.
+  void erase(SlotId slot);
+  void forget_flags(const Record& r);
+
+  [[nodiscard]] Status verify_entry(SlotId slot, const std::vector<std::uint64_t>& links) const;
+  [[nodiscard]] Status verify_dependent(SlotId slot) const;
+  [[nodiscard]] Status verify_lists(SlotId slot) const;
+  [[nodiscard]] Status verify_counts() const;
+};
+
+}  // namespace kvc

@@ -1,0 +1,230 @@
+// Publishing, failing and evicting: what a change of one entry does to those behind it.
+#include "plugin/coordinator/tier_body.h"
+
+namespace kvc {
+
+using tier::link_unit;
+using tier::Place;
+using tier::Record;
+
+// Landed entries stand first, so that publishing a parent finds them without a search.
+void TierIndex::Body::join_siblings(SlotId slot) {
+  Record& r = at(slot);
+  if (r.support == 0) return;
+  Record& parent = at(r.support - 1);
+  r.prev = 0;
+  r.next = parent.dep_next;
+  if (r.next != 0) at(r.next - 1).prev = slot + 1;
+  parent.dep_next = slot + 1;
+}
+
+void TierIndex::Body::leave_siblings(SlotId slot) {
+  Record& r = at(slot);
+  if (r.support == 0) return;
+  if (r.prev != 0) {
+    at(r.prev - 1).next = r.next;
+  } else {
+    at(r.support - 1).dep_next = r.next;
+  }
+  if (r.next != 0) at(r.next - 1).prev = r.prev;
+  r.prev = r.next = 0;
+}
+
+void TierIndex::Body::publish_chain(SlotId slot, std::uint32_t tag, TierSink& sink) {
+  const auto publish_one = [&](SlotId entry, std::uint32_t its_tag) {
+    Record& r = at(entry);
+    if (r.state() == EntryState::landed) --counts.landed;
+    leave_siblings(entry);
+    r.set_state(EntryState::published);
+    r.set_offsets(offsets_of_tails(entry));
+    --counts.reserved;
+    ++counts.published;
+    if (!r.blocked()) enter_order(entry);
+    sink.published(entry, its_tag);
+  };
+  publish_one(slot, tag);
+  for (SlotId entry = slot;;) {
+    const std::uint32_t child = at(entry).dep_next;
+    if (child != 0 && at(child - 1).state() == EntryState::landed) {
+      entry = child - 1;
+      publish_one(entry, at(entry).dep_prev);
+    } else if (entry == slot) {
+      return;
+    } else {
+      entry = at(entry).support - 1;
+    }
+  }
+}
+
+void TierIndex::Body::publish_dependent(SlotId slot) {
+  Record& r = at(slot);
+  r.set_state(EntryState::published);
+  --counts.reserved;
+  ++counts.published;
+  note_tail(r);
+  if (!r.blocked()) {
+    enter_order(slot);
+    if (r.support != 0) drop_holder(r.support - 1, link_unit);
+    if (!r.carries() && r.second != 0) drop_holder(r.second - 1, link_unit);
+  }
+  boundary_changed(r);
+}
+
+// Every dependent of a carrier that is going without having been evictable loses it.
+void TierIndex::Body::drop_all_dependents(SlotId slot) {
+  Record& r = at(slot);
+  while (r.second != 0) {
+    const SlotId d = r.second - 1;
+    if (r.has(Record::chain_bit)) {
+      unlink_first(d);
+    } else {
+      unlink_second(d);
+    }
+    const Record& dependent = at(d);
+    if (dependent.blocked()) drop_holder(slot, link_unit);
+    if (dependent.support == 0 && (dependent.carries() || dependent.second == 0))
+      make_unsupported(d);
+  }
+}
+
+void TierIndex::Body::fail_dependent(SlotId slot) {
+  Record& r = at(slot);
+  if (r.carries()) drop_all_dependents(slot);
+  if (r.has(Record::listed_bit)) {
+    unlist(slot);
+    r.holders -= link_unit;
+  }
+  KVC_CHECK(r.holders == 0);
+  if (r.support != 0) {
+    const SlotId support = r.support - 1;
+    unlink_first(slot);
+    drop_holder(support, link_unit);
+  }
+  if (!r.carries() && r.second != 0) {
+    const SlotId tail = r.second - 1;
+    unlink_second(slot);
+    drop_holder(tail, link_unit);
+  }
+  --counts.reserved;
+  erase(slot);
+}
+
+void TierIndex::Body::fail_one(SlotId slot, SlotId first_failed, TierSink& sink) {
+  Record& r = at(slot);
+  const std::uint32_t parent = r.support;
+  leave_siblings(slot);
+  tier::Run& run = order.run(r.run());
+  if (run.writer == slot) {
+    run.writer = parent == 0 ? no_slot : parent - 1;
+    if (parent != 0) add_holder(parent - 1, link_unit);
+    r.holders -= link_unit;
+  }
+  const bool landed = r.state() == EntryState::landed;
+  const std::uint32_t tag = r.dep_prev;
+  drop_all_dependents(slot);
+  KVC_CHECK(r.holders == 0);
+  r.support = 0;
+  --counts.reserved;
+  if (landed) --counts.landed;
+  erase(slot);
+  if (parent != 0) drop_holder(parent - 1, link_unit);
+  if (slot == first_failed) return;
+  if (!landed) {
+    r.set_state(EntryState::doomed_reserved);
+    ++counts.doomed_reserved;
+  }
+  sink.failed(slot, tag, !landed);
+}
+
+void TierIndex::Body::fail_chain(SlotId slot, TierSink& sink) {
+  for (SlotId entry = slot;;) {
+    if (at(entry).dep_next != 0) {
+      entry = at(entry).dep_next - 1;
+      continue;
+    }
+    const std::uint32_t parent = at(entry).support;
+    const bool last = entry == slot;
+    fail_one(entry, slot, sink);
+    if (last) return;
+    entry = parent - 1;
+  }
+}
+
+void TierIndex::Body::hold_path(RunId id, SlotId entry) {
+  tier::Run& run = order.run(id);
+  run.writing = true;
+  const SlotId old = run.writer;
+  if (old == entry || (old != no_slot && at(old).end >= at(entry).end)) return;
+  add_holder(entry, link_unit);
+  run.writer = entry;
+  if (old != no_slot) drop_holder(old, link_unit);
+}
+
+void TierIndex::Body::release_path(RunId id) {
+  tier::Run& run = order.run(id);
+  run.writing = false;
+  while (run.unsupported != 0) {
+    const SlotId d = run.unsupported - 1;
+    unlist(d);
+    drop_holder(d, link_unit);
+  }
+  if (run.writer == no_slot) return;
+  const SlotId held = run.writer;
+  run.writer = no_slot;
+  drop_holder(held, link_unit);
+}
+
+void TierIndex::Body::forget_flags(const Record& r) {
+  if (r.has(Record::unsupported_bit)) --counts.unsupported;
+  if (!r.has(Record::bad_bit)) return;
+  --counts.bad;
+  if (r.has(Record::chain_bit)) --counts.bad_chain;
+}
+
+void TierIndex::Body::erase(SlotId slot) {
+  Record& r = at(slot);
+  KVC_CHECK(r.place() == Place::out);
+  forget_flags(r);
+  records.erase(slot);
+  if (r.run1 != 0) order.leave_run(slot);
+  r = Record{};
+}
+
+// All of them are published and evictable: whatever is blocked would hold the entry.
+void TierIndex::Body::evict_dependents(SlotId slot, TierSink& sink) {
+  Record& r = at(slot);
+  while (r.second != 0) {
+    const SlotId d = r.second - 1;
+    if (r.has(Record::chain_bit)) {
+      unlink_first(d);
+    } else {
+      unlink_second(d);
+    }
+    const Record& dependent = at(d);
+    KVC_CHECK(!dependent.blocked());
+    if (dependent.support == 0 && (dependent.carries() || dependent.second == 0)) evict(d, sink);
+  }
+}
+
+void TierIndex::Body::evict(SlotId slot, TierSink& sink) {
+  Record& r = at(slot);
+  KVC_CHECK(!r.blocked());
+  order.unlink(slot);
+  if (r.carries()) evict_dependents(slot, sink);
+  const Record was = r;
+  const bool chain_entry = r.has(Record::chain_bit);
+  if (!chain_entry) {
+    if (r.support != 0) unlink_first(slot);
+    if (!r.carries() && r.second != 0) unlink_second(slot);
+  } else if (r.support != 0 && order.newer(r.run(), at(r.support - 1).run())) {
+    // What becomes childless is as new as the newest that hung on it.
+    order.set_run(r.support - 1, r.run());
+  }
+  --counts.published;
+  erase(slot);
+  if (chain_entry && was.support != 0) drop_holder(was.support - 1, link_unit);
+  boundary_changed(was);
+  sink.evicted(slot, {was.group(), records.key(slot), Tokens{was.end}});
+}
+
+}  // namespace kvc

@@ -1,0 +1,383 @@
+#include "plugin/coordinator/tier_index.h"
+
+#include <fmt/format.h>
+
+#include "plugin/coordinator/tier_body.h"
+
+namespace kvc {
+
+using tier::job_unit;
+using tier::lease_mask;
+using tier::lease_unit;
+using tier::link_unit;
+using tier::pin_mask;
+using tier::Place;
+using tier::Record;
+
+namespace {
+
+// Pinned, and by leases alone.
+bool lease_only(const Record& r) {
+  const std::uint64_t pins = r.holders & pin_mask;
+  return pins != 0 && pins <= lease_mask;
+}
+
+}  // namespace
+
+TierIndex::TierIndex(std::unique_ptr<Body> body) : body_(std::move(body)) {}
+TierIndex::TierIndex(TierIndex&&) noexcept = default;
+TierIndex& TierIndex::operator=(TierIndex&&) noexcept = default;
+TierIndex::~TierIndex() = default;
+
+Result<TierIndex> TierIndex::make(const Geometry& geometry, const TierIndexOptions& options) {
+  if (options.key_bytes < key_bytes_min || options.key_bytes > key_bytes_max)
+    return Status{Code::arg, fmt::format("keys of {} bytes, they must have {} to {}",
+                                         options.key_bytes, key_bytes_min, key_bytes_max)};
+  if (options.slots >= tier::ids_end || options.open_runs >= tier::ids_end ||
+      options.slots + options.open_runs >= tier::ids_end)
+    return Status{Code::arg, fmt::format("{} slots and {} open runs, the limit is 2^31 together",
+                                         options.slots, options.open_runs)};
+  auto body = std::make_unique<Body>(geometry, options);
+  if (!body->records.make(options.slots) || !body->order.make(options.slots, options.open_runs))
+    return Status{Code::full, fmt::format("no memory for an index of {} slots", options.slots)};
+  return TierIndex(std::move(body));
+}
+
+SlotId TierIndex::find(GroupId group, const std::byte* key) const {
+  const Body& b = *body_;
+  const SlotId slot = b.records.find(group, key);
+  if (slot == no_slot) return no_slot;
+  const Record& r = b.records[slot];
+  return r.published() && !r.has(Record::bad_bit) ? slot : no_slot;
+}
+
+void TierIndex::find_batch(GroupId group, const KeyRun& keys, std::span<SlotId> out) const {
+  const Body& b = *body_;
+  b.records.find_batch(group, keys, out);
+  for (std::size_t i = 0; i < keys.count; ++i) {
+    if (out[i] == no_slot) continue;
+    const Record& r = b.records[out[i]];
+    if (!r.published() || r.has(Record::bad_bit)) out[i] = no_slot;
+  }
+}
+
+bool TierIndex::prefix_closed(GroupId group) const {
+  return body_->chained() && group == body_->chain && body_->counts.bad_chain == 0;
+}
+
+std::uint64_t TierIndex::tail_offsets(GroupId group, SlotId base) const {
+  const Body& b = *body_;
+  if (!b.chained() || group != b.chain) return UINT64_MAX;
+  if (base == no_slot) return b.root_offsets;
+  const Record& r = b.at(base);
+  return r.has(Record::chain_bit) && r.published() ? r.offsets() : UINT64_MAX;
+}
+
+bool TierIndex::chained() const { return body_->chained(); }
+
+Presence TierIndex::find_any(GroupId group, const std::byte* key, SlotId& entry) const {
+  entry = body_->records.find(group, key);
+  if (entry == no_slot) return Presence::absent;
+  const Record& r = body_->records[entry];
+  if (!r.published()) return Presence::reserved;
+  if (!r.has(Record::bad_bit)) return Presence::published;
+  return r.has(Record::rewriting_bit) ? Presence::reserved : Presence::absent;
+}
+
+RunId TierIndex::open_run() { return body_->order.open_run(); }
+
+void TierIndex::close_run(RunId run) {
+  KVC_CHECK(body_->order.is_open(run));
+  body_->release_path(run);
+  body_->order.close_run(run);
+}
+
+void TierIndex::schedule(RunId run) {
+  KVC_CHECK(body_->order.is_open(run));
+  body_->order.schedule(run);
+}
+
+void TierIndex::hold_path(RunId run, SlotId entry) {
+  Body& b = *body_;
+  if (!b.chained()) return;
+  KVC_CHECK(b.order.is_open(run) && b.at(entry).has(Record::chain_bit));
+  b.hold_path(run, entry);
+}
+
+void TierIndex::release_path(RunId run) {
+  KVC_CHECK(body_->order.is_open(run));
+  body_->release_path(run);
+}
+
+Supports TierIndex::hold_supports(GroupId group, const KeyView& path, Tokens end, RunId run) {
+  Body& b = *body_;
+  const Supports s = b.find_supports(group, path, end, run);
+  if (s.first != no_slot) b.add_holder(s.first, link_unit);
+  if (s.second != no_slot) b.add_holder(s.second, link_unit);
+  return s;
+}
+
+void TierIndex::drop_supports(const Supports& s) {
+  if (s.first != no_slot) body_->drop_holder(s.first, link_unit);
+  if (s.second != no_slot) body_->drop_holder(s.second, link_unit);
+}
+
+void TierIndex::reserve(SlotId entry, GroupId group, const std::byte* key, const KeyView& path,
+                        Tokens end, RunId run, const Supports& supports) {
+  Body& b = *body_;
+  KVC_CHECK(b.order.is_open(run) && group < groups_max && end.n != 0 && end.n <= UINT32_MAX);
+  KVC_CHECK(!supports.no_parent);
+  b.records.ensure(entry);
+  Record& r = b.records[entry];
+  KVC_CHECK(r.state() == EntryState::free);
+  r.meta = group << 16U;
+  r.set_state(EntryState::reserved);
+  r.end = static_cast<std::uint32_t>(end.n);
+  std::memcpy(b.records.key(entry), key, b.options.key_bytes);
+  b.records.insert(entry, group);
+  b.order.set_run(entry, run);
+  ++b.counts.reserved;
+  if (!b.chained()) return;
+  b.order.run(run).writing = true;
+  if (group == b.chain && end.n % b.block.n == 0) {
+    r.set(Record::chain_bit, true);
+    if (!supports.root) {
+      r.support = supports.first + 1;  // the hold becomes the child's
+      b.join_siblings(entry);
+    }
+    b.hold_path(run, entry);
+    b.adopt(entry, path, run);
+    return;
+  }
+  r.set(Record::tail_bit, group == b.chain);
+  b.link_supports(entry, supports.first, supports.second);
+  drop_supports(supports);
+  if (supports.first == no_slot && supports.second == no_slot && !supports.root) {
+    b.make_unsupported(entry);
+  }
+  if (r.has(Record::tail_bit)) b.adopt(entry, path, run);
+}
+
+void TierIndex::rewrite(SlotId entry) {
+  Record& r = body_->at(entry);
+  KVC_CHECK(r.published() && r.has(Record::bad_bit) && !r.has(Record::rewriting_bit));
+  r.set(Record::rewriting_bit, true);
+  body_->add_holder(entry, link_unit);
+}
+
+bool TierIndex::publish(SlotId entry, std::uint32_t tag, TierSink& sink) {
+  Body& b = *body_;
+  Record& r = b.at(entry);
+  if (r.published()) {
+    KVC_CHECK(r.has(Record::rewriting_bit));
+    b.forget_flags(r);
+    if (r.has(Record::unsupported_bit)) ++b.counts.unsupported;
+    r.set(Record::bad_bit | Record::rewriting_bit, false);
+    b.drop_holder(entry, link_unit);
+    b.boundary_changed(r);
+    sink.published(entry, tag);
+    return true;
+  }
+  KVC_CHECK(r.state() == EntryState::reserved);
+  if (!r.has(Record::chain_bit)) {
+    b.publish_dependent(entry);
+    sink.published(entry, tag);
+    return true;
+  }
+  if (r.support != 0 && !b.at(r.support - 1).published()) {
+    b.leave_siblings(entry);
+    b.join_siblings(entry);
+    r.set_state(EntryState::landed);
+    r.dep_prev = tag;
+    ++b.counts.landed;
+    return false;
+  }
+  b.publish_chain(entry, tag, sink);
+  return true;
+}
+
+void TierIndex::fail(SlotId entry, TierSink& sink) {
+  Body& b = *body_;
+  Record& r = b.at(entry);
+  if (r.published()) {
+    KVC_CHECK(r.has(Record::rewriting_bit));
+    r.set(Record::rewriting_bit, false);
+    b.drop_holder(entry, link_unit);
+    return;
+  }
+  KVC_CHECK(r.state() == EntryState::reserved);
+  if (r.has(Record::chain_bit)) {
+    b.fail_chain(entry, sink);
+  } else {
+    b.fail_dependent(entry);
+  }
+}
+
+void TierIndex::release(SlotId entry) {
+  Record& r = body_->at(entry);
+  KVC_CHECK(r.state() == EntryState::doomed_reserved);
+  r = Record{};
+  --body_->counts.doomed_reserved;
+}
+
+void TierIndex::touch(SlotId entry, RunId run) {
+  KVC_CHECK(body_->order.is_open(run) && body_->at(entry).published());
+  body_->order.set_run(entry, run);
+}
+
+void TierIndex::meet(SlotId entry, const KeyView& path) {
+  Body& b = *body_;
+  Record& r = b.at(entry);
+  if (!r.has(Record::unsupported_bit)) return;
+  const Supports s = b.find_supports(r.group(), path, Tokens{r.end}, no_run);
+  if (s.first == no_slot && s.second == no_slot) return;
+  const bool listed = r.has(Record::listed_bit);
+  if (listed) b.unlist(entry);
+  b.end_unsupported(entry);
+  b.link_supports(entry, s.first, s.second);
+  b.note_tail(r);
+  if (listed) b.drop_holder(entry, link_unit);
+  b.retest(entry);
+  b.boundary_changed(r);
+}
+
+void TierIndex::pin(SlotId entry, PinKind kind) {
+  Body& b = *body_;
+  Record& r = b.at(entry);
+  KVC_CHECK(r.published());
+  b.counts.lease_only -= lease_only(r) ? 1 : 0;
+  if ((r.holders & pin_mask) == 0) ++b.counts.pinned;
+  b.add_holder(entry, kind == PinKind::lease ? lease_unit : job_unit);
+  b.counts.lease_only += lease_only(r) ? 1 : 0;
+}
+
+bool TierIndex::unpin(SlotId entry, PinKind kind) {
+  Body& b = *body_;
+  Record& r = b.at(entry);
+  const std::uint64_t unit = kind == PinKind::lease ? lease_unit : job_unit;
+  KVC_CHECK(kind == PinKind::lease ? (r.holders & lease_mask) != 0
+                                   : (r.holders & pin_mask) >= unit);
+  b.counts.lease_only -= lease_only(r) ? 1 : 0;
+  const bool last = (r.holders & pin_mask) == unit;
+  if (last) --b.counts.pinned;
+  if (r.state() != EntryState::doomed_pinned) {
+    KVC_CHECK(r.published());
+    b.drop_holder(entry, unit);
+    b.counts.lease_only += lease_only(r) ? 1 : 0;
+    return false;
+  }
+  r.holders -= unit;
+  b.counts.lease_only += lease_only(r) ? 1 : 0;
+  if (!last) return false;
+  r = Record{};
+  --b.counts.doomed_pinned;
+  return true;
+}
+
+void TierIndex::mark_bad(SlotId entry) {
+  Body& b = *body_;
+  Record& r = b.at(entry);
+  if (!r.published() || r.has(Record::bad_bit)) return;
+  r.set(Record::bad_bit, true);
+  ++b.counts.bad;
+  if (r.has(Record::chain_bit)) ++b.counts.bad_chain;
+  if (r.place() != Place::out) {
+    b.order.unlink(entry);
+    b.enter_order(entry);
+  }
+  b.boundary_changed(r);
+}
+
+SlotId TierIndex::victim(RunId store_run) { return body_->order.victim(store_run); }
+
+bool TierIndex::evictable(SlotId entry) const { return !body_->at(entry).blocked(); }
+
+void TierIndex::evict(SlotId entry, TierSink& sink) { body_->evict(entry, sink); }
+
+void TierIndex::reset(TierSink& sink) {
+  Body& b = *body_;
+  for (RunId id = 0; id < b.order.runs_used(); ++id) {
+    tier::Run& run = b.order.run(id);
+    run.writer = no_slot;
+    run.unsupported = 0;
+    run.writing = false;
+  }
+  b.root_offsets = 0;
+  for (SlotId slot = 0; slot < b.records.used(); ++slot) {
+    Record& r = b.records[slot];
+    if (!r.keyed()) continue;
+    const EntryState state = r.state();
+    const std::uint32_t tag = r.dep_prev;
+    const std::uint64_t pins = r.holders & pin_mask;
+    const SlotKey key{r.group(), b.records.key(slot), Tokens{r.end}};
+    b.order.unlink(slot);
+    b.erase(slot);
+    switch (state) {
+      case EntryState::published:
+        --b.counts.published;
+        if (pins == 0) {
+          sink.evicted(slot, key);
+          break;
+        }
+        r.holders = pins;
+        r.set_state(EntryState::doomed_pinned);
+        ++b.counts.doomed_pinned;
+        break;
+      case EntryState::landed:
+        --b.counts.landed;
+        --b.counts.reserved;
+        sink.failed(slot, tag, false);
+        break;
+      default:
+        --b.counts.reserved;
+        ++b.counts.doomed_reserved;
+        r.set_state(EntryState::doomed_reserved);
+        break;
+    }
+  }
+}
+
+EntryState TierIndex::state(SlotId entry) const {
+  return body_->records.known(entry) ? body_->records[entry].state() : EntryState::free;
+}
+bool TierIndex::bad(SlotId entry) const { return body_->at(entry).has(Record::bad_bit); }
+bool TierIndex::rewriting(SlotId entry) const {
+  return body_->at(entry).has(Record::rewriting_bit);
+}
+SlotKey TierIndex::key_of(SlotId entry) const {
+  const Record& r = body_->at(entry);
+  KVC_CHECK(r.keyed());
+  return {r.group(), body_->records.key(entry), Tokens{r.end}};
+}
+RunId TierIndex::run_of(SlotId entry) const { return body_->at(entry).run(); }
+std::uint32_t TierIndex::pins(SlotId entry) const {
+  const std::uint64_t h = body_->at(entry).holders & pin_mask;
+  return static_cast<std::uint32_t>((h & lease_mask) + h / job_unit);
+}
+bool TierIndex::in_front(SlotId entry) const { return body_->at(entry).place() == Place::front; }
+bool TierIndex::unsupported(SlotId entry) const {
+  return body_->at(entry).has(Record::unsupported_bit);
+}
+bool TierIndex::dead(SlotId entry) const {
+  KVC_CHECK(body_->chained() && body_->at(entry).has(Record::chain_bit));
+  return body_->dead(entry);
+}
+Supports TierIndex::supports_of(SlotId entry) const {
+  const Record& r = body_->at(entry);
+  Supports s;
+  if (r.support != 0) s.first = r.support - 1;
+  if (!r.carries() && r.second != 0) s.second = r.second - 1;
+  s.root = body_->chained() && (body_->rooted(r) || (r.has(Record::chain_bit) && r.support == 0));
+  return s;
+}
+
+const TierIndexCounters& TierIndex::counters() const {
+  Body& b = *body_;
+  b.counts.evictable = b.order.linked();
+  b.counts.in_front = b.order.in_front();
+  b.counts.runs = b.order.run_count();
+  b.counts.bytes = b.records.bytes() + b.order.bytes();
+  return b.counts;
+}
+
+}  // namespace kvc

@@ -1,0 +1,207 @@
+// The index of a tier: keys, the chain and its dependents, pins, and who goes next (design 3.1).
+//
+// One record per slot holds everything, so that a stored block costs one record and one place of
+// the key table. Two kinds in one structure: *chained*, with the rules (a) to (f) of design 3.1 for
+// the entries of the chain group, and *flat*, where every entry stands alone.
+//
+//   chain entry   a full block of the chain group; its parent is the block before it, or the root
+//   dependent     any other entry: windows, states, tails, blocks of further attention groups
+//   support       what a dependent can be reached through: the chain entry whose block contains its
+//                 end, and the chain group's tail at its end; of a tail: the chain entry it
+//                 continues
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "plugin/coordinator/geometry.h"
+#include "plugin/coordinator/key_index.h"
+#include "plugin/coordinator/keys.h"
+#include "plugin/coordinator/recency.h"
+#include "plugin/core/result.h"
+#include "plugin/core/units.h"
+
+namespace kvc {
+
+struct TierIndexOptions {
+  std::uint32_t key_bytes = 16;  // 8..32
+  std::uint64_t slots = 0;       // ids below it; 0: unlimited, grows in slabs (measuring only)
+  std::uint64_t open_runs = 0;   // open at once; 0: unlimited
+  bool chained = true;           // false: flat, also for layouts that have a chain
+};
+
+// free -> reserved (a copy writes it) -> landed (the copy ended, an ancestor's has not) ->
+// published. doomed_reserved: keyless, its copy still writes. doomed_pinned: keyless, pins still
+// read it.
+enum class EntryState : std::uint8_t {
+  free,
+  reserved,
+  landed,
+  published,
+  doomed_reserved,
+  doomed_pinned
+};
+
+enum class Presence : std::uint8_t { absent, reserved, published };
+
+enum class PinKind : std::uint8_t { lease, job };
+
+// What an offer hangs on; holds it from hold_supports until reserve or drop_supports.
+struct Supports {
+  SlotId first = no_slot;   // the parent, or the chain entry
+  SlotId second = no_slot;  // the tail
+  bool root = false;        // hangs on the root
+  bool no_parent = false;   // a chain entry whose parent is absent: it must not be reserved
+};
+
+// What a change did to other entries than the one it was called for.
+class TierSink {
+ public:
+  virtual ~TierSink() = default;
+  // The entry was evicted or dropped: its slot is free. `key` is valid in the call only.
+  virtual void evicted(SlotId entry, const SlotKey& key) = 0;
+  // The entry is published now; `tag` is what publish was given for it.
+  virtual void published(SlotId entry, std::uint32_t tag) = 0;
+  // An ancestor of the unpublished entry failed. copy_open: its copy still writes, the entry is
+  // doomed_reserved until release; else it had landed, its slot is free, and `tag` is its own.
+  virtual void failed(SlotId entry, std::uint32_t tag, bool copy_open) = 0;
+};
+
+struct TierIndexCounters {
+  std::uint64_t published = 0;
+  std::uint64_t reserved = 0;  // with landed ones
+  std::uint64_t landed = 0;
+  std::uint64_t doomed_reserved = 0;
+  std::uint64_t doomed_pinned = 0;
+  std::uint64_t pinned = 0;      // entries with a lease's or job's pin, any state
+  std::uint64_t lease_only = 0;  // of them by leases alone
+  std::uint64_t evictable = 0;
+  std::uint64_t in_front = 0;  // of them bad, dead or unsupported: they go first
+  std::uint64_t bad = 0;
+  std::uint64_t bad_chain = 0;
+  std::uint64_t unsupported = 0;
+  std::uint64_t runs = 0;
+  std::uint64_t bytes = 0;  // memory ever used
+};
+
+// Threads:    scheduler role only; const calls may run together. A pure state machine.
+// Owns:       records, key table, order. Slots and bytes belong to the tier.
+// Invariants: (a) a chain entry that is reserved, landed or published has such a parent, or is the
+//             first block; (b) the order holds exactly the published entries without child, pin and
+//             pinned or unpublished dependent; (c) published child => published parent; (d) bad
+//             entries stay until rewritten or evicted, and nothing finds them; (f) lookups see
+//             published entries that are not bad. verify() checks all of it.
+//             No heap after make() when bounded; memory that was never used is not touched.
+// Cost:       O(1) per call but: victim pays for runs that were scheduled since it looked; entering
+//             a strand elsewhere than at its ends walks; a change of a chain entry visits its own
+//             dependents; reserving one probes the tails that may lie inside its block.
+// Wrong ids and wrong states are broken invariants (KVC_CHECK).
+class TierIndex final : public KeyIndex {
+ public:
+  // Code::arg: key length outside 8..32, more than 2^31 slots and runs. Code::full: no memory.
+  // `geometry` must outlive the index.
+  static Result<TierIndex> make(const Geometry& geometry, const TierIndexOptions& options);
+  TierIndex(TierIndex&&) noexcept;
+  TierIndex& operator=(TierIndex&&) noexcept;
+  ~TierIndex() override;
+
+  // --- what lookups see (f)
+  [[nodiscard]] SlotId find(GroupId group, const std::byte* key) const override;
+  void find_batch(GroupId group, const KeyRun& keys, std::span<SlotId> out) const override;
+  // The rules (a) to (f) hold for the group now: of one path, a published block has all its
+  // ancestors published and good, so its positions may be searched by bisection.
+  [[nodiscard]] bool prefix_closed(GroupId group) const;
+  // Where tails may end in the block behind `base` (no_slot: in the first block): bit
+  // floor(i * 64 / (B / h)) for the boundary i + 1 hash units behind base. All ones: not known.
+  [[nodiscard]] std::uint64_t tail_offsets(GroupId group, SlotId base) const;
+
+  [[nodiscard]] bool chained() const;
+  // Any keyed state. Of a bad entry: absent, with `entry` set: its next offer rewrites it; reserved
+  // while that copy is open.
+  [[nodiscard]] Presence find_any(GroupId group, const std::byte* key, SlotId& entry) const;
+
+  // --- runs: what one request used last
+  [[nodiscard]] RunId open_run();  // no_run: as many as allowed are open
+  // The request is over; ends its writer pin. The id must not be used again.
+  void close_run(RunId run);
+  // The request is scheduled: its run is the newest from now on.
+  void schedule(RunId run);
+  // The writer pin of design 3.1: the deepest chain entry that the live request wrote or hit stays,
+  // and so do its unsupported dependents. Moves only deeper. `entry` is a chain entry of its path.
+  void hold_path(RunId run, SlotId entry);
+  // Preemption, request_end, reset.
+  void release_path(RunId run);
+
+  // --- stores
+  // Finds and holds what an entry of `group` ending at `end` hangs on. `path`: the request's keys;
+  // count 0: not known (flat offers). Flat: nothing.
+  [[nodiscard]] Supports hold_supports(GroupId group, const KeyView& path, Tokens end, RunId run);
+  void drop_supports(const Supports& supports);
+  // A free slot takes the absent key; ends the hold on `supports`. A chain entry moves the writer
+  // pin of `run`. Requires !supports.no_parent, a free slot, end < 2^32.
+  void reserve(SlotId entry, GroupId group, const std::byte* key, const KeyView& path, Tokens end,
+               RunId run, const Supports& supports);
+  // A bad published entry is written again in place. Requires bad(entry) and no open rewrite.
+  void rewrite(SlotId entry);
+  // The copy ended well. True: published (with everything that had landed behind it: sink). False:
+  // landed, it will be published or failed with its ancestors. Requires reserved, or a rewrite.
+  bool publish(SlotId entry, std::uint32_t tag, TierSink& sink);
+  // The copy failed or was given up: a rewrite leaves the entry bad; else the entry is free and
+  // every unpublished descendant ends (sink). Requires reserved, or a rewrite.
+  void fail(SlotId entry, TierSink& sink);
+  // The copy into a doomed_reserved entry ended: the slot is free.
+  void release(SlotId entry);
+
+  // --- uses
+  // The run uses the published entry: it is as new as the run.
+  void touch(SlotId entry, RunId run);
+  // A hit or a skipped offer met the dependent with its supports: links it to them if it has none.
+  void meet(SlotId entry, const KeyView& path);
+  // Pins add. pin requires published; unpin published or doomed_pinned. unpin frees the slot of the
+  // latter with the last pin and says so: true.
+  void pin(SlotId entry, PinKind kind);
+  bool unpin(SlotId entry, PinKind kind);
+  // A source failure (d). Nothing if the entry is not published or bad already.
+  void mark_bad(SlotId entry);
+
+  // --- eviction
+  // Who goes for a store of `store_run` (no_run: for nobody in particular): what is bad, dead or
+  // unsupported, oldest first; else of the oldest run that has an evictable entry the one with the
+  // most end tokens (ties: higher group). no_slot: none, or that run is store_run: a store never
+  // evicts what its own request just used. Does not change what anyone sees.
+  [[nodiscard]] SlotId victim(RunId store_run);
+  [[nodiscard]] bool evictable(SlotId entry) const;
+  // With every dependent whose last support goes with it (sink, `entry` included).
+  void evict(SlotId entry, TierSink& sink);
+  // Nothing is found any more: published entries end (doomed_pinned if pinned), landed ones too
+  // (sink.failed), reserved ones are doomed_reserved. Writer pins and runs' entries end.
+  void reset(TierSink& sink);
+
+  // --- reading
+  [[nodiscard]] EntryState state(SlotId entry) const;
+  [[nodiscard]] bool bad(SlotId entry) const;
+  // A bad entry whose rewrite is open.
+  [[nodiscard]] bool rewriting(SlotId entry) const;
+  // Requires a keyed state.
+  [[nodiscard]] SlotKey key_of(SlotId entry) const;
+  [[nodiscard]] RunId run_of(SlotId entry) const;
+  [[nodiscard]] std::uint32_t pins(SlotId entry) const;  // of leases and jobs
+  // In front of the order: bad, dead or unsupported and evictable.
+  [[nodiscard]] bool in_front(SlotId entry) const;
+  [[nodiscard]] bool unsupported(SlotId entry) const;
+  // A childless chain entry through which no lookup can reach a boundary (design 3.1 "dead"),
+  // whoever pins it. Requires a published chain entry of a chained index.
+  [[nodiscard]] bool dead(SlotId entry) const;
+  [[nodiscard]] Supports supports_of(SlotId entry) const;
+  [[nodiscard]] const TierIndexCounters& counters() const;
+  // Checks everything (slow, for tests); the text says what is wrong.
+  [[nodiscard]] Status verify() const;
+
+ private:
+  struct Body;
+  explicit TierIndex(std::unique_ptr<Body> body);
+  std::unique_ptr<Body> body_;
+};
+
+}  // namespace kvc

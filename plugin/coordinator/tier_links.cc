@@ -1,0 +1,303 @@
+// Who hangs on whom: holders, dependents and their supports, dead chain entries (design 3.1).
+#include <algorithm>
+
+#include "plugin/coordinator/tier_body.h"
+
+namespace kvc {
+
+using tier::link_unit;
+using tier::Place;
+using tier::Record;
+
+TierIndex::Body::Body(const Geometry& layout, const TierIndexOptions& o)
+    : geometry(layout), options(o), records(o.key_bytes, o.slots), order(records) {
+  unit = layout.hash_unit();
+  if (!o.chained || !layout.chain()) return;
+  chain = *layout.chain();
+  block = layout.block_tokens(chain);
+  for (const GroupId g : layout.cacheable()) {
+    if (g == chain) continue;
+    (layout.group(g).kind == GroupKind::full ? wide : exact).push_back(g);
+  }
+  // A trailing-block drop needs entries behind the boundary it serves.
+  dead_rule = !layout.has_drafts() && (!exact.empty() || !wide.empty());
+}
+
+void TierIndex::Body::add_holder(SlotId slot, std::uint64_t unit_of) {
+  Record& r = at(slot);
+  const bool was_blocked = r.blocked();
+  r.holders += unit_of;
+  if (was_blocked) return;
+  order.unlink(slot);
+  if (r.has(Record::chain_bit)) return;
+  if (r.support != 0) add_holder(r.support - 1, link_unit);
+  if (!r.carries() && r.second != 0) add_holder(r.second - 1, link_unit);
+}
+
+void TierIndex::Body::drop_holder(SlotId slot, std::uint64_t unit_of) {
+  Record& r = at(slot);
+  KVC_CHECK(r.holders >= unit_of);
+  r.holders -= unit_of;
+  if (r.blocked()) return;
+  enter_order(slot);
+  if (r.has(Record::chain_bit)) return;
+  if (r.support != 0) drop_holder(r.support - 1, link_unit);
+  if (!r.carries() && r.second != 0) drop_holder(r.second - 1, link_unit);
+}
+
+bool TierIndex::Body::belongs_in_front(SlotId slot) const {
+  const Record& r = records[slot];
+  return r.has(Record::bad_bit | Record::unsupported_bit) ||
+         (r.has(Record::chain_bit) && dead(slot));
+}
+
+void TierIndex::Body::enter_order(SlotId slot) {
+  if (belongs_in_front(slot)) {
+    order.link_front(slot, records[slot].has(Record::bad_bit));
+  } else {
+    order.link_strand(slot);
+  }
+}
+
+void TierIndex::Body::retest(SlotId slot) {
+  const Record& r = records[slot];
+  if (r.place() == Place::out || (r.place() == Place::front) == belongs_in_front(slot)) return;
+  order.unlink(slot);
+  enter_order(slot);
+}
+
+void TierIndex::Body::link_first(SlotId slot, SlotId support) {
+  Record& r = at(slot);
+  Record& s = at(support);
+  r.support = support + 1;
+  r.dep_prev = 0;
+  r.dep_next = s.second;
+  if (s.second != 0) at(s.second - 1).dep_prev = slot + 1;
+  s.second = slot + 1;
+}
+
+void TierIndex::Body::unlink_first(SlotId slot) {
+  Record& r = at(slot);
+  if (r.dep_prev != 0) {
+    at(r.dep_prev - 1).dep_next = r.dep_next;
+  } else {
+    at(r.support - 1).second = r.dep_next;
+  }
+  if (r.dep_next != 0) at(r.dep_next - 1).dep_prev = r.dep_prev;
+  r.support = r.dep_next = r.dep_prev = 0;
+}
+
+void TierIndex::Body::link_second(SlotId slot, SlotId tail) {
+  Record& r = at(slot);
+  r.second = tail + 1;
+  r.dep2_next = at(tail).second;
+  at(tail).second = slot + 1;
+}
+
+// A tail carries at most one entry per group.
+void TierIndex::Body::unlink_second(SlotId slot) {
+  Record& r = at(slot);
+  std::uint32_t* link = &at(r.second - 1).second;
+  while (*link != slot + 1) link = &at(*link - 1).dep2_next;
+  *link = r.dep2_next;
+  r.second = r.dep2_next = 0;
+}
+
+void TierIndex::Body::link_supports(SlotId slot, SlotId first, SlotId second) {
+  const bool blocked = at(slot).blocked();
+  if (first != no_slot && at(slot).support == 0) {
+    link_first(slot, first);
+    if (blocked) add_holder(first, link_unit);
+  }
+  if (second != no_slot && !at(slot).carries() && at(slot).second == 0) {
+    link_second(slot, second);
+    if (blocked) add_holder(second, link_unit);
+  }
+}
+
+void TierIndex::Body::list_unsupported(SlotId slot) {
+  Record& r = at(slot);
+  tier::Run& run = order.run(r.run());
+  r.dep_prev = 0;
+  r.dep_next = run.unsupported;
+  if (run.unsupported != 0) at(run.unsupported - 1).dep_prev = slot + 1;
+  run.unsupported = slot + 1;
+  r.set(Record::listed_bit, true);
+  add_holder(slot, link_unit);
+}
+
+// Does not drop the holder: the caller does when the entry is whole again.
+void TierIndex::Body::unlist(SlotId slot) {
+  Record& r = at(slot);
+  if (r.dep_prev != 0) {
+    at(r.dep_prev - 1).dep_next = r.dep_next;
+  } else {
+    order.run(r.run()).unsupported = r.dep_next;
+  }
+  if (r.dep_next != 0) at(r.dep_next - 1).dep_prev = r.dep_prev;
+  r.dep_next = r.dep_prev = 0;
+  r.set(Record::listed_bit, false);
+}
+
+void TierIndex::Body::make_unsupported(SlotId slot) {
+  Record& r = at(slot);
+  if (!chained() || r.has(Record::unsupported_bit)) return;
+  r.set(Record::unsupported_bit, true);
+  ++counts.unsupported;
+  if (order.run(r.run()).writing) {
+    list_unsupported(slot);
+  } else {
+    retest(slot);
+  }
+}
+
+void TierIndex::Body::end_unsupported(SlotId slot) {
+  Record& r = at(slot);
+  if (!r.has(Record::unsupported_bit)) return;
+  r.set(Record::unsupported_bit, false);
+  --counts.unsupported;
+}
+
+Supports TierIndex::Body::find_supports(GroupId group, const KeyView& path, Tokens end,
+                                        RunId run) const {
+  Supports s;
+  if (!chained() || path.count == 0) return s;
+  const auto find = [&](Tokens at_end) {
+    if (at_end.n / unit.n > path.count) return no_slot;
+    const std::byte* key = block_key(path, at_end, unit);
+    // Mostly what the run wrote or hit last.
+    const SlotId last = run == no_run ? no_slot : order.run(run).writer;
+    if (last != no_slot && records[last].end == at_end.n && records.has_key(last, chain, key))
+      return last;
+    return records.find(chain, key);
+  };
+  const Tokens inside{end.n % block.n};
+  if (group == chain) {
+    const Tokens before = inside == Tokens{} ? end - block : end - inside;
+    s.root = before == Tokens{};
+    if (!s.root) s.first = find(before);
+    s.no_parent = inside == Tokens{} && !s.root && s.first == no_slot;
+    return s;
+  }
+  s.first = find(inside == Tokens{} ? end : end - inside + block);
+  if (inside != Tokens{}) s.second = find(end);
+  return s;
+}
+
+void TierIndex::Body::adopt_through_tails(SlotId slot, const KeyView& path) {
+  const Record& r = at(slot);
+  const std::uint64_t offsets = r.support == 0                  ? root_offsets
+                                : at(r.support - 1).published() ? at(r.support - 1).offsets()
+                                                                : 0;
+  if (offsets == 0) return;
+  const std::uint64_t base = r.end - block.n;
+  for (std::uint64_t t = base + unit.n; t < r.end && t / unit.n <= path.count; t += unit.n) {
+    if ((offsets & offset_bit(t - base)) == 0) continue;
+    const SlotId tail = records.find(chain, block_key(path, Tokens{t}, unit));
+    if (tail == no_slot) continue;
+    for (std::uint32_t d = at(tail).second; d != 0; d = at(d - 1).dep2_next)
+      link_supports(d - 1, slot, no_slot);
+  }
+}
+
+void TierIndex::Body::adopt(SlotId slot, const KeyView& path, RunId run) {
+  const Record& r = at(slot);
+  const bool whole = r.has(Record::chain_bit);
+  const std::uint64_t behind = whole ? r.end - block.n : r.end - 1;
+  for (std::uint32_t d = order.run(run).unsupported; d != 0;) {
+    const SlotId waiting = d - 1;
+    d = at(waiting).dep_next;
+    const Record& w = at(waiting);
+    if (w.has(Record::tail_bit)) {
+      if (!whole || r.end != w.end - w.end % block.n) continue;
+    } else if (w.end <= behind || w.end > r.end) {
+      continue;
+    }
+    unlist(waiting);
+    end_unsupported(waiting);
+    if (whole) {
+      link_supports(waiting, slot, no_slot);
+    } else {
+      link_supports(waiting, no_slot, slot);
+    }
+    drop_holder(waiting, link_unit);
+  }
+  if (whole && path.count != 0) adopt_through_tails(slot, path);
+}
+
+void TierIndex::Body::boundary_changed(const Record& r) {
+  if (!chained() || r.has(Record::chain_bit)) return;
+  if (r.support != 0) retest(r.support - 1);
+  if (r.carries() || r.second == 0) return;
+  const Record& tail = at(r.second - 1);
+  if (tail.support != 0) retest(tail.support - 1);
+}
+
+namespace {
+
+bool serves(const Record& r) { return r.published() && !r.has(Record::bad_bit); }
+
+}  // namespace
+
+template <class Next>
+bool TierIndex::Body::servable_at(Tokens end, std::uint32_t first, Next next) const {
+  const auto held = [&](GroupId g, bool whole) {
+    for (std::uint32_t d = first; d != 0; d = next(at(d - 1))) {
+      const Record& r = at(d - 1);
+      if (r.group() == g && serves(r) && (r.end == end.n || (whole && r.end > end.n))) return true;
+    }
+    return false;
+  };
+  for (const GroupId g : exact) {
+    if (geometry.first_needed_position(g, end) == geometry.end_position(g, end)) continue;
+    if (!geometry.legal_end(g, end) || !held(g, false)) return false;
+  }
+  return std::all_of(wide.begin(), wide.end(), [&](GroupId g) { return held(g, true); });
+}
+
+// Whether a boundary that `entry` makes reachable has, beside it, what every other group needs
+// last: at an end inside its block, or at a tail that continues it.
+bool TierIndex::Body::servable(SlotId entry) const {
+  const Record& r = at(entry);
+  const auto first_list = [](const Record& d) { return d.dep_next; };
+  const auto second_list = [](const Record& d) { return d.dep2_next; };
+  if (servable_at(Tokens{r.end}, r.second, first_list)) return true;
+  for (std::uint32_t d = r.second; d != 0; d = at(d - 1).dep_next) {
+    const Record& dependent = at(d - 1);
+    if (!serves(dependent)) continue;
+    if (dependent.has(Record::tail_bit)) {
+      if (servable_at(Tokens{dependent.end}, dependent.second, second_list)) return true;
+    } else if (dependent.end != r.end && servable_at(Tokens{dependent.end}, r.second, first_list)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool TierIndex::Body::dead(SlotId entry) const { return dead_rule && !servable(entry); }
+
+std::uint64_t TierIndex::Body::offset_bit(std::uint64_t tokens) const {
+  const std::uint64_t i = tokens / unit.n - 1;
+  return std::uint64_t{1} << (i * 64 / (block.n / unit.n));
+}
+
+std::uint64_t TierIndex::Body::offsets_of_tails(SlotId entry) const {
+  std::uint64_t offsets = 0;
+  for (std::uint32_t d = at(entry).second; d != 0; d = at(d - 1).dep_next) {
+    const Record& r = at(d - 1);
+    if (r.has(Record::tail_bit) && r.published()) offsets |= offset_bit(r.end - at(entry).end);
+  }
+  return offsets;
+}
+
+void TierIndex::Body::note_tail(const Record& tail) {
+  if (!tail.has(Record::tail_bit)) return;
+  if (rooted(tail)) {
+    root_offsets |= offset_bit(tail.end);
+  } else if (tail.support != 0 && at(tail.support - 1).published()) {
+    Record& base = at(tail.support - 1);
+    base.set_offsets(base.offsets() | offset_bit(tail.end - base.end));
+  }
+}
+
+}  // namespace kvc

@@ -1,0 +1,130 @@
+// Exact LRU over runs, tails before heads (CW-2, ADR 0002), and in front of it what is of no use.
+//
+// An entry in the order stands in the strand of its run and group, ascending ends, or in the front
+// list. Runs with entries in strands are in a heap by the time of their last scheduling; the heap
+// learns of a newer time only when it meets the run at its top.
+#pragma once
+#include "plugin/coordinator/tier_records.h"
+
+namespace kvc::tier {
+
+// Entries of one group in one run. Exists only while it has entries.
+struct Strand {
+  GroupId group;
+  SlotId head;
+  SlotId tail;
+  std::uint32_t next;  // of the same run; or next free strand
+};
+
+struct Run {
+  std::uint64_t stamp;  // when it was last scheduled
+  std::uint32_t first_strand;
+  std::uint32_t members;      // entries whose last user it is, in the order or not
+  std::uint32_t linked;       // of them in strands
+  SlotId writer;              // the entry that its writer pin holds
+  std::uint32_t unsupported;  // slot + 1: first unsupported dependent that its writer pin holds
+  std::uint32_t next;         // next free run
+  bool open;
+  bool used;
+  bool in_heap;
+  bool writing;
+};
+
+// A slab array that hands out ids and takes them back.
+template <class T>
+class IdArena {
+ public:
+  [[nodiscard]] bool size_for(std::uint64_t count) { return all_.size_for(count); }
+  std::uint32_t take() {
+    if (free_ != none) {
+      const std::uint32_t id = free_;
+      free_ = all_[id].next;
+      return id;
+    }
+    if (used_ >= ids_end || !all_.ensure(std::uint64_t{used_} + 1)) throw std::bad_alloc();
+    return used_++;
+  }
+  void give(std::uint32_t id) {
+    all_[id].next = free_;
+    free_ = id;
+  }
+  // Ids ever handed out lie below it.
+  [[nodiscard]] std::uint32_t used() const { return used_; }
+  T& operator[](std::uint32_t id) { return all_[id]; }
+  const T& operator[](std::uint32_t id) const { return all_[id]; }
+
+ private:
+  SlabArray<T> all_;
+  std::uint32_t used_ = 0;
+  std::uint32_t free_ = none;
+};
+
+// Threads: one user. Owns: runs, strands, heap; the records belong to TierIndex.
+class Order {
+ public:
+  explicit Order(Records& records) : records_(records) {}
+  [[nodiscard]] bool make(std::uint64_t slots, std::uint64_t open_runs);
+
+  [[nodiscard]] RunId open_run();
+  void close_run(RunId run);
+  void schedule(RunId run) { runs_[run].stamp = ++now_; }
+  [[nodiscard]] bool is_open(RunId run) const {
+    return run < runs_.used() && runs_[run].used && runs_[run].open;
+  }
+  [[nodiscard]] Run& run(RunId id) { return runs_[id]; }
+  [[nodiscard]] const Run& run(RunId id) const { return runs_[id]; }
+
+  // The record is `run`'s from now on, in the order or not.
+  void set_run(SlotId slot, RunId run);
+  // It is nobody's. Requires: not in the order.
+  void leave_run(SlotId slot);
+  [[nodiscard]] bool newer(RunId a, RunId b) const { return runs_[a].stamp > runs_[b].stamp; }
+
+  void link_strand(SlotId slot);
+  void link_front(SlotId slot, bool first);
+  // Takes it out of wherever it stands.
+  void unlink(SlotId slot);
+
+  // As TierIndex::victim.
+  [[nodiscard]] SlotId victim(RunId store_run);
+
+  [[nodiscard]] std::uint64_t linked() const { return linked_; }  // in strands and in front
+  [[nodiscard]] std::uint64_t in_front() const { return in_front_; }
+  [[nodiscard]] std::uint64_t run_count() const { return run_count_; }
+  [[nodiscard]] RunId runs_used() const { return runs_.used(); }
+  [[nodiscard]] std::uint64_t bytes() const {
+    return strands_.used() * sizeof(Strand) + runs_.used() * (sizeof(Run) + sizeof(HeapItem));
+  }
+  [[nodiscard]] Status verify() const;
+
+ private:
+  struct HeapItem {
+    std::uint64_t stamp;
+    RunId run;
+    std::uint32_t unused;
+  };
+  void drop_run(RunId run);
+  [[nodiscard]] std::uint32_t strand_of(RunId run, GroupId group) const;
+  [[nodiscard]] SlotId place(const Strand& strand, std::uint32_t end) const;
+  void heap_push(RunId run);
+  void heap_down(std::uint64_t at);
+  [[nodiscard]] RunId oldest();
+  [[nodiscard]] Status verify_run(RunId id) const;
+  [[nodiscard]] Status verify_heap() const;
+
+  Records& records_;
+  IdArena<Strand> strands_;
+  IdArena<Run> runs_;
+  SlabArray<HeapItem> heap_;
+  std::uint64_t heap_size_ = 0;
+  std::uint64_t now_ = 0;
+  std::uint64_t open_limit_ = 0;
+  std::uint64_t open_ = 0;
+  std::uint64_t run_count_ = 0;
+  std::uint64_t linked_ = 0;
+  std::uint64_t in_front_ = 0;
+  SlotId front_head_ = no_slot;
+  SlotId front_tail_ = no_slot;
+};
+
+}  // namespace kvc::tier

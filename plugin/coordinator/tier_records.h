@@ -1,0 +1,178 @@
+// The records of a tier and the table that finds them by key: the storage under TierIndex.
+#pragma once
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <new>
+
+#include "plugin/coordinator/key_hash.h"
+#include "plugin/coordinator/slabs.h"
+#include "plugin/coordinator/tier_index.h"
+
+namespace kvc::tier {
+
+inline constexpr std::uint64_t ids_end = std::uint64_t{1} << 31;
+inline constexpr std::uint32_t none = UINT32_MAX;
+
+// Where an entry stands in the eviction order.
+enum class Place : std::uint32_t { out, strand, front };
+
+// What keeps an entry: leases, jobs, and links (children, blocked dependents, writer pins, an open
+// rewrite, holds of offers in the making), packed so that "nothing does" is one comparison.
+inline constexpr std::uint64_t lease_unit = 1;
+inline constexpr std::uint64_t job_unit = std::uint64_t{1} << 20;
+inline constexpr std::uint64_t link_unit = std::uint64_t{1} << 40;
+inline constexpr std::uint64_t lease_mask = job_unit - 1;
+inline constexpr std::uint64_t pin_mask = link_unit - 1;
+
+// One slot; the key bytes follow. All zero: free. Slots in links are stored + 1, 0 is none.
+struct Record {
+  std::uint64_t holders;
+  std::uint32_t end;
+  std::uint32_t run1;  // run + 1
+  // In the order: towards the older or smaller, and the newer or larger. Of an unpublished chain
+  // entry: its siblings below the same parent.
+  std::uint32_t prev;
+  std::uint32_t next;
+  std::uint32_t meta;
+  std::uint32_t support;  // chain entry: its parent
+  std::uint32_t second;   // chain entry, tail: first of its dependents; else the tail support
+  // Dependent: neighbours in the list of `support`, or in its run's list of unsupported ones.
+  // Chain entry: first unpublished child; and the tag of a landed one, or with `offsets_high` the
+  // tail offsets of a published one.
+  std::uint32_t dep_next;
+  std::uint32_t dep_prev;
+  std::uint32_t dep2_next;  // dependent: next in the list of `second`. Chain entry: offsets_high
+
+  static constexpr std::uint32_t bad_bit = 1U << 5;
+  static constexpr std::uint32_t rewriting_bit = 1U << 6;
+  static constexpr std::uint32_t unsupported_bit = 1U << 7;
+  static constexpr std::uint32_t tail_bit = 1U << 8;
+  static constexpr std::uint32_t chain_bit = 1U << 9;
+  static constexpr std::uint32_t listed_bit = 1U << 10;  // in its run's list of unsupported ones
+
+  [[nodiscard]] EntryState state() const { return static_cast<EntryState>(meta & 7U); }
+  void set_state(EntryState s) { meta = (meta & ~7U) | static_cast<std::uint32_t>(s); }
+  [[nodiscard]] Place place() const { return static_cast<Place>(meta >> 3U & 3U); }
+  void set_place(Place p) { meta = (meta & ~(3U << 3U)) | static_cast<std::uint32_t>(p) << 3U; }
+  [[nodiscard]] bool has(std::uint32_t bit) const { return (meta & bit) != 0; }
+  void set(std::uint32_t bit, bool on) { meta = on ? meta | bit : meta & ~bit; }
+  [[nodiscard]] GroupId group() const { return meta >> 16U; }
+  [[nodiscard]] bool published() const { return state() == EntryState::published; }
+  [[nodiscard]] bool keyed() const {
+    return state() >= EntryState::reserved && state() <= EntryState::published;
+  }
+  [[nodiscard]] bool unpublished() const {
+    return state() == EntryState::reserved || state() == EntryState::landed;
+  }
+  // Chain entry or tail: something that others hang on.
+  [[nodiscard]] bool carries() const { return has(chain_bit) || has(tail_bit); }
+  [[nodiscard]] bool blocked() const { return !published() || holders != 0; }
+  [[nodiscard]] RunId run() const { return run1 - 1; }
+  [[nodiscard]] std::uint64_t offsets() const { return std::uint64_t{dep2_next} << 32U | dep_prev; }
+  void set_offsets(std::uint64_t v) {
+    dep_prev = static_cast<std::uint32_t>(v);
+    dep2_next = static_cast<std::uint32_t>(v >> 32U);
+  }
+};
+static_assert(sizeof(Record) == 48);
+
+// Threads: one user. Owns: records, keys, table. Invariants: every keyed record is reachable from
+// its key, and no other.
+class Records {
+ public:
+  Records(std::uint32_t key_bytes, std::uint64_t slots)
+      : key_bytes_(key_bytes),
+        bounded_(slots != 0),
+        raw_((sizeof(Record) + key_bytes + 7) / 8 * 8) {}
+
+  [[nodiscard]] bool make(std::uint64_t slots) {
+    return make_table(bounded_ ? slots * 4 / 3 + 8 : 1024) && raw_.size_for(slots);
+  }
+  // Room for the slot and one more key. Throws std::bad_alloc when an unlimited index is out of
+  // memory.
+  void ensure(SlotId slot) {
+    if (bounded_) {
+      KVC_CHECK(slot < raw_.capacity());
+    } else if (slot >= ids_end || !raw_.ensure(std::uint64_t{slot} + 1) ||
+               ((words_ + 1) * 3 > places_ * 2 && !make_table(places_ * 2))) {
+      throw std::bad_alloc();
+    }
+    used_ = std::max(used_, slot + 1);
+  }
+
+  [[nodiscard]] Record& operator[](SlotId slot) const {
+    return *reinterpret_cast<Record*>(raw_.at(slot));
+  }
+  [[nodiscard]] std::byte* key(SlotId slot) const { return raw_.at(slot) + sizeof(Record); }
+  [[nodiscard]] bool known(SlotId slot) const { return slot < used_; }
+  // Slots that were ever used lie below it.
+  [[nodiscard]] SlotId used() const { return used_; }
+  [[nodiscard]] std::uint32_t key_bytes() const { return key_bytes_; }
+  [[nodiscard]] std::uint64_t words() const { return words_; }
+  [[nodiscard]] std::uint64_t bytes() const {
+    return used_ * raw_.stride() + places_ * sizeof(std::uint64_t);
+  }
+  [[nodiscard]] bool has_key(SlotId slot, GroupId group, const std::byte* k) const {
+    return (*this)[slot].group() == group && key_hash::equal(key(slot), k, key_bytes_);
+  }
+
+  // The keyed record, or no_slot.
+  [[nodiscard]] SlotId find(GroupId group, const std::byte* k) const {
+    const std::uint64_t word = table_[place(key_hash::tag_of(group, k, key_bytes_), group, k)];
+    return word == 0 ? no_slot : slot_at(word);
+  }
+  // find of every key, three passes over up to 32 keys so that the misses of table and records
+  // overlap.
+  void find_batch(GroupId group, const KeyRun& keys, std::span<SlotId> out) const;
+  // Requires: the key is absent.
+  void insert(SlotId slot, GroupId group) {
+    place_word(word_of(key_hash::tag_of(group, key(slot), key_bytes_), slot));
+    ++words_;
+  }
+  void erase(SlotId slot) {
+    const Record& r = (*this)[slot];
+    const std::uint64_t p =
+        place(key_hash::tag_of(r.group(), key(slot), key_bytes_), r.group(), key(slot));
+    KVC_CHECK(table_[p] != 0 && slot_at(table_[p]) == slot);
+    remove_word(p);
+  }
+
+ private:
+  [[nodiscard]] std::uint64_t home(std::uint32_t tag) const { return (tag * places_) >> 32U; }
+  [[nodiscard]] std::uint64_t after(std::uint64_t p) const { return p + 1 == places_ ? 0 : p + 1; }
+  [[nodiscard]] static std::uint32_t tag_at(std::uint64_t word) {
+    return static_cast<std::uint32_t>(word >> 32U);
+  }
+  [[nodiscard]] static SlotId slot_at(std::uint64_t word) {
+    return static_cast<std::uint32_t>(word) - 1;
+  }
+  [[nodiscard]] static std::uint64_t word_of(std::uint32_t tag, SlotId slot) {
+    return std::uint64_t{tag} << 32U | (slot + 1);
+  }
+  [[nodiscard]] std::uint64_t place(std::uint32_t tag, GroupId group, const std::byte* k) const {
+    std::uint64_t p = home(tag);
+    for (; table_[p] != 0; p = after(p))
+      if (tag_at(table_[p]) == tag && has_key(slot_at(table_[p]), group, k)) break;
+    return p;
+  }
+  void place_word(std::uint64_t word) {
+    std::uint64_t p = home(tag_at(word));
+    while (table_[p] != 0) p = after(p);
+    table_[p] = word;
+  }
+  void remove_word(std::uint64_t gap);
+  [[nodiscard]] bool make_table(std::uint64_t places);
+
+  std::uint32_t key_bytes_;
+  bool bounded_;
+  Slabs raw_;
+  Zeroed table_memory_;
+  std::uint64_t* table_ = nullptr;  // tag << 32 | (slot + 1); 0: empty
+  std::uint64_t places_ = 0;
+  std::uint64_t words_ = 0;
+  SlotId used_ = 0;
+};
+
+}  // namespace kvc::tier
