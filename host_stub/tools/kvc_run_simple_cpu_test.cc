@@ -82,6 +82,13 @@ BOOST_DATA_TEST_CASE_F(WithConnector, a_replay_of_every_model_is_served_and_veri
   BOOST_TEST(none["passes"][0]["output_digest"] == replay["output_digest"]);
 }
 
+BOOST_DATA_TEST_CASE_F(WithConnector, no_example_model_is_warned_of,
+                       boost::unit_test::data::make(models), name) {
+  const Outcome out = run_program(arguments(name, ""));
+  BOOST_TEST(out.code == 0);
+  BOOST_TEST(out.err.empty(), out.err);
+}
+
 BOOST_AUTO_TEST_CASE(host_blocks_on_the_command_line_win_over_the_file) {
   const json small = run_right(arguments("llama", "[host]\nunlimited = true\n"),
                                {"--host-blocks", "8", "--device-cache", "off"});
@@ -102,8 +109,20 @@ BOOST_AUTO_TEST_CASE(wrong_connector_options_are_named_by_file_line_and_key) {
 BOOST_AUTO_TEST_CASE(a_host_pool_below_two_blocks_is_refused) {
   check_refused(arguments("llama", "[host]\nblocks = 1\n"), {}, {"c.toml:2", "blocks", "2"});
   check_refused(arguments("llama", "[host]\nbytes = 200\n"), {}, {"c.toml", "200"});
-  // This layout makes the connector log a warning before it refuses.
-  check_refused(arguments("gemma", "[host]\nbytes = 200\n"), {}, {"c.toml", "200"});
+  // A layout that makes the connector log a warning before it refuses.
+  std::vector<std::string> warned = arguments("gemma", "[host]\nbytes = 200\n");
+  warned[5] = (folder / "gemma-8.toml").string();
+  std::ifstream in(model("gemma"));
+  std::stringstream text;
+  text << in.rdbuf();
+  std::string with_unit = text.str();
+  with_unit.insert(with_unit.find("[model]\n") + 8, "hash_unit = 8\n");
+  std::ofstream(warned[5]) << with_unit;
+  check_refused(warned, {}, {"c.toml", "200"});
+  warned[3] = (folder / "enough.toml").string();
+  std::ofstream(warned[3]) << "[host]\nblocks = 1000\n";
+  BOOST_TEST(run_program(warned).err.find("fine_hits is off") != std::string::npos);
+  boost::filesystem::remove(folder / "report.json");
   check_refused(arguments("llama", ""), {"--host-blocks", "1"}, {"--host-blocks"});
 }
 

@@ -109,6 +109,7 @@ Result<Geometry> Geometry::make(GeometryOptions options) {
   made.decide_drafts();
   if (Status s = made.check_layout(); !s.ok()) return s;
   made.decide_fine();
+  made.decide_draft_cost();
   made.decide_chain();
   made.decide_bundles();
   return made;
@@ -221,7 +222,8 @@ void Geometry::decide_fine() {
     against += describe(g, s);
   }
   fine_ = options_.fine_hits_allowed && useful && against.empty();
-  if (fine_) return;
+  // Where units and blocks are one there is nothing inside a block that could be hit.
+  if (fine_ || options_.hash_unit == options_.scheduler_block) return;
   std::string why;
   if (!options_.fine_hits_allowed)
     why = fmt::format("the owner forbids hits inside scheduler blocks of {} tokens",
@@ -239,6 +241,25 @@ void Geometry::decide_fine() {
         "multiples of the scheduler block of {} tokens (R-315)",
         against, h, options_.scheduler_block.n);
   gates_.push_back({"fine_hits", std::move(why)});
+}
+
+// K8-77: correct, but where the unit is large it looks like lost hits.
+void Geometry::decide_draft_cost() {
+  constexpr std::uint64_t usual_block_tokens = 16;  // what engines configure unless told otherwise
+  const Tokens unit = hit_alignment();
+  const std::uint64_t small = 4 * std::min(options_.hash_unit.n, usual_block_tokens);
+  if (!drafts_ || unit.n <= small) return;
+  std::string droppers;
+  for (const GroupId g : cacheable_) {
+    if (!drops(g)) continue;
+    if (!droppers.empty()) droppers += ", ";
+    droppers += describe(g, options_.groups[g]);
+  }
+  gates_.push_back(
+      {"last_unit_of_hits",
+       fmt::format("draft groups compute it again, so a hit may end {} tokens early, the unit of "
+                   "hits in this layout; counted in draft_dropped_tokens (K8-77): {}",
+                   unit.n, droppers)});
 }
 
 void Geometry::decide_chain() {

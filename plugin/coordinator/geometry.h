@@ -64,7 +64,7 @@ struct GeometryOptions {
 // Why a feature is off (or an option has no effect): for one log line, and for `stats` and
 // `explain` for ever.
 struct Gate {
-  std::string feature;  // one word, stable: "fine_hits", "draft_drop", "full_attention"
+  std::string feature;  // one word, stable: "fine_hits", "draft_drop", "full_attention", ...
   std::string why;      // a sentence naming the groups and numbers
 };
 
@@ -109,8 +109,8 @@ class Geometry {
   [[nodiscard]] Tokens hit_alignment() const {
     return fine_ ? options_.hash_unit : options_.scheduler_block;
   }
-  // When false although the layout has several groups, gates() says why and names the
-  // groups.
+  // When false although the layout has several groups and h < S, gates() says why and names
+  // the groups.
   [[nodiscard]] bool fine_hits() const { return fine_; }
   // More than one group; a single group is looked up without reconciliation.
   [[nodiscard]] bool hybrid() const { return options_.groups.size() > 1; }
@@ -167,6 +167,7 @@ class Geometry {
   Status check_layout() const;
   void decide_drafts();
   void decide_fine();
+  void decide_draft_cost();
   void decide_chain();
   void decide_bundles();
 

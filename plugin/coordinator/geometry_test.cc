@@ -157,8 +157,44 @@ BOOST_AUTO_TEST_CASE(fine_hits_follow_the_measured_decision_table) {
     const Geometry g = make({c.groups, c.h, c.s, c.cp});
     BOOST_TEST(g.fine_hits() == c.fine);
     BOOST_TEST(g.hit_alignment().n == (c.fine ? c.h : c.s));
-    BOOST_TEST((gate(g, "fine_hits") == nullptr) == c.fine);
+    // A layout whose hash unit is the scheduler block could gain nothing: no gate.
+    BOOST_TEST((gate(g, "fine_hits") == nullptr) == (c.fine || c.h == c.s));
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_layout_in_which_nothing_lies_inside_a_block_has_no_gate) {
+  const Geometry gemma = make({{fa(16), sw(16, 1024), sw(16, 1024), sw(16, 1024)}, 16, 16});
+  BOOST_TEST(!gemma.fine_hits());
+  BOOST_TEST(gemma.gates().empty());
+  const Geometry lazy = make({{fa(16), mb(16)}, 16, 16, 1, false});
+  BOOST_TEST(lazy.gates().empty());
+  const Geometry smaller = make({{fa(16), sw(16, 1024)}, 8, 16});
+  BOOST_TEST(gate(smaller, "fine_hits") != nullptr);
+}
+
+BOOST_AUTO_TEST_CASE(drafts_whose_drop_costs_much_say_the_unit_of_it_once) {  // K8-77
+  const auto drafting = [](std::vector<GroupSpec> groups, std::uint64_t h, std::uint64_t s,
+                           bool drop = true) {
+    GeometryOptions o;
+    o.groups = std::move(groups);
+    o.groups.front().draft = true;
+    o.hash_unit = {h};
+    o.scheduler_block = {s};
+    o.draft_drop = drop;
+    return std::move(Geometry::make(o)).value();
+  };
+  const Geometry large = drafting({fa(1536), mb(1536)}, 1536, 1536);
+  const Gate* notice = gate(large, "last_unit_of_hits");
+  BOOST_REQUIRE(notice != nullptr);
+  BOOST_TEST(says(notice->why, {"1536 tokens early", "draft_dropped_tokens", "group 0 (full"}));
+  BOOST_TEST(!says(notice->why, {"group 1"}));
+  BOOST_TEST(gate(drafting({fa(1536), mb(1536)}, 1536, 1536, false), "last_unit_of_hits") ==
+             nullptr);
+  // Hits in units of 16 although blocks are large: cheap. And so is up to four times that.
+  BOOST_TEST(gate(drafting({fa(1536), mb(1536)}, 16, 1536), "last_unit_of_hits") == nullptr);
+  BOOST_TEST(gate(drafting({fa(64), mb(64)}, 64, 64), "last_unit_of_hits") == nullptr);
+  BOOST_TEST(gate(drafting({fa(80), mb(80)}, 80, 80), "last_unit_of_hits") != nullptr);
+  BOOST_TEST(gate(drafting({fa(32), sw(16, 64)}, 4, 32), "last_unit_of_hits") != nullptr);
 }
 
 BOOST_AUTO_TEST_CASE(the_gate_names_the_groups_that_forbid_fine_hits) {
