@@ -71,7 +71,15 @@ bool Engine::Body::make_room(const RequestPtr& request, std::uint64_t end, Step&
       return false;
     }
     const RequestPtr victim = running.back();
-    if (victim == request && running.size() == 1 && waiting.empty()) {
+    if (victim == request && running.size() == 1) {
+      // Alone: what it gave up would only be computed up to here again. Steps in flight let go of
+      // copies and of positions that their outputs let it pass; a state that is still to be handed
+      // off keeps its block until the job that names the block too has ended.
+      if (!in_flight.empty() || !step.copy_references.empty() || !loading.empty() ||
+          device->hold_references() > 0) {
+        blocks_are_coming = true;
+        return false;
+      }
       broken = {Code::full, fmt::format("request {} needs more device blocks for {} tokens than "
                                         "the pool of {} has",
                                         request->id, end, device->pool().blocks().n)};

@@ -1,6 +1,7 @@
 // The engine with the real connector, through its library: outputs, hits, holds, balance.
 #include <algorithm>
 #include <cstring>
+#include <random>
 
 #include <boost/test/unit_test.hpp>
 
@@ -145,6 +146,44 @@ BOOST_AUTO_TEST_CASE(a_state_that_is_handed_off_late_is_not_overwritten_before_i
         r.options.device_blocks = Engine::blocks_needed(r.options).value() + more;
         r.open();
         for (int pass = 0; pass < 2; ++pass) BOOST_TEST(r.pass(rows).output_digest == expected);
+      }
+    }
+  }
+}
+
+// What is held, in flight or still to be handed off comes back: the engine waits for it, it does
+// not give up, and a request that runs alone does not preempt itself over and over.
+BOOST_AUTO_TEST_CASE(the_smallest_device_pool_is_enough_with_many_steps_in_flight) {
+  using kvc::config::GroupKind;
+  std::vector<NamedModel> models = all_models();
+  models.push_back(
+      {"small states", model({group(GroupKind::state, 1), group(GroupKind::full, 1)}, 1, 1)});
+  models.push_back(
+      {"states of 4, fine", model({group(GroupKind::state, 4), group(GroupKind::full, 4)}, 2, 4)});
+  const Rows rows({{20, 70, 10, 1}, {90, 60, 20, 1}, {12, 80, 12, 1}, {130, 40, 25, 1}});
+  for (const NamedModel& m : models) {
+    const std::uint64_t expected = outputs_alone(m.model, rows);
+    for (const std::uint64_t running : {1U, 4U}) {
+      for (const char* what : {"copies at once", "slow copies", "threads", "no connector"}) {
+        BOOST_TEST_CONTEXT(m.name << ", " << running << " running, " << what) {
+          Run r(m.model, rows);
+          r.options.steps_in_flight = 16;
+          r.options.token_budget = 48;
+          r.options.max_running = running;
+          r.options.device_blocks = Engine::blocks_needed(r.options).value();
+          if (what == std::string("slow copies")) {
+            r.options.hooks.pump_budget = [draw = std::mt19937(7)](std::uint32_t) mutable {
+              return draw() % 9 == 0 ? 1U : 0U;
+            };
+          }
+          r.options.stepped = what != std::string("threads");
+          if (what == std::string("no connector")) {
+            BOOST_TEST(run(*engine_for(r.options), rows).output_digest == expected);
+            continue;
+          }
+          r.open();
+          for (int pass = 0; pass < 2; ++pass) BOOST_TEST(r.pass(rows).output_digest == expected);
+        }
       }
     }
   }
