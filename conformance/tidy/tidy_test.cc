@@ -70,6 +70,10 @@ BOOST_AUTO_TEST_CASE(tests_and_tools_may_include_all_and_nothing_includes_them) 
   BOOST_TEST(!refused("plugin/core/a_test.cc", "\"conformance/oracle/oracle.h\""));
   BOOST_TEST(!refused("plugin/offload/tests/world.h", "\"host_stub/engine/engine.h\""));
   BOOST_TEST(!refused("host_stub/tools/kvc_vectors.cc", "\"conformance/oracle/oracle.h\""));
+  BOOST_TEST(!refused("conformance/bench/a.cc", "\"plugin/simple_cpu/scheduler.h\""));
+  BOOST_TEST(!refused("conformance/bench/a.cc", "\"conformance/bench/harness.h\""));
+  BOOST_TEST(refused("conformance/sim/a.cc", "\"conformance/bench/harness.h\""));
+  BOOST_TEST(refused("plugin/core/a_test_helper.cc", "\"conformance/bench/harness.h\""));
   BOOST_TEST(refused("plugin/offload/a.cc", "\"plugin/offload/tests/world.h\""));
   BOOST_TEST(refused("host_stub/tools/kvc_run.cc", "\"conformance/oracle/oracle.h\""));
 }

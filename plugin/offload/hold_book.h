@@ -1,6 +1,7 @@
 // Device blocks that jobs hold, and which of them no request's table names any more (design 2.3
 // "Holds").
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -50,6 +51,10 @@ class HoldBook {
   // The position at which a table named the block last (K3-17).
   [[nodiscard]] std::uint64_t last_position(GroupId group, BlockId block) const;
   [[nodiscard]] std::uint64_t table_references() const { return table_references_; }
+  // Where the counts of the block lie, to prefetch them; null if there are none yet.
+  [[nodiscard]] const std::byte* where(GroupId group, BlockId block) const {
+    return reinterpret_cast<const std::byte*>(find(group, block));
+  }
 
  private:
   static constexpr BlockId block_limit = BlockId{1} << 40;

@@ -50,6 +50,9 @@ class SimpleCpuScheduler final : public SchedulerRole {
   [[nodiscard]] Result<std::string> explain(RequestId request) const override;
   [[nodiscard]] std::string verify() const override;
 
+  // Its parts, for tests and measurements.
+  [[nodiscard]] const SchedulerCore& core() const { return core_; }
+
  private:
   // A scheduler call is over: checks that offers are balanced, publishes the numbers and the
   // records of the requests that changed. Returns its argument.
