@@ -23,6 +23,9 @@ struct TierIndex::Body {
   tier::Order order;
   TierIndexCounters counts;
   std::uint64_t root_offsets = 0;
+  // Unsupported tails, which no base knows, and where they may end in their block.
+  std::uint64_t loose_tails = 0;
+  std::uint64_t loose_offsets = 0;
 
   Body(const Geometry& layout, const TierIndexOptions& o);
 
@@ -30,6 +33,11 @@ struct TierIndex::Body {
   [[nodiscard]] Record& at(SlotId slot) const {
     KVC_CHECK(records.known(slot));
     return records[slot];
+  }
+  // A dependent that may have a support which it is not linked to.
+  [[nodiscard]] bool lacks_support(const Record& r) const {
+    if (r.has(Record::unsupported_bit)) return true;
+    return chained() && !r.carries() && r.end % block.n != 0 && (r.support == 0 || r.second == 0);
   }
   [[nodiscard]] bool rooted(const Record& r) const {
     return r.has(Record::tail_bit) && r.end < block.n;
@@ -59,11 +67,15 @@ struct TierIndex::Body {
   // A new chain entry or tail of the run becomes a support of what waits for it.
   void adopt(SlotId slot, const KeyView& path, RunId run);
   void adopt_through_tails(SlotId slot, const KeyView& path);
+  void share_dependents(SlotId tail, const KeyView& path);
   // Something at this end came or went: the chain entries that it makes reachable are tested again.
   void boundary_changed(const Record& r);
   [[nodiscard]] bool servable(SlotId entry) const;
+  [[nodiscard]] bool needs(GroupId group, Tokens end) const;
   template <class Next>
-  [[nodiscard]] bool servable_at(Tokens end, std::uint32_t first, Next next) const;
+  [[nodiscard]] bool holds_at(GroupId group, Tokens end, std::uint32_t first, Next next) const;
+  [[nodiscard]] bool servable_inside(const Record& entry, Tokens end) const;
+  [[nodiscard]] bool servable_tail(const Record& tail) const;
   [[nodiscard]] bool dead(SlotId entry) const;
   void note_tail(const Record& tail);
   [[nodiscard]] std::uint64_t offset_bit(std::uint64_t tokens) const;
@@ -75,6 +87,9 @@ struct TierIndex::Body {
   void publish_chain(SlotId slot, std::uint32_t tag, TierSink& sink);
   void publish_dependent(SlotId slot);
   void fail_chain(SlotId slot, TierSink& sink);
+  [[nodiscard]] SlotId writer_fallback(RunId run, SlotId first_failed) const;
+  // What may become childless is as new as the child it loses.
+  void inherit_run(SlotId parent, RunId run);
   void fail_one(SlotId slot, SlotId first_failed, TierSink& sink);
   void fail_dependent(SlotId slot);
   void drop_all_dependents(SlotId slot);
@@ -86,7 +101,7 @@ struct TierIndex::Body {
   void evict_dependents(SlotId slot, TierSink& sink);
   // Key, run and everything else of the record are gone. Requires: out of order and lists.
   void erase(SlotId slot);
-  void forget_flags(const Record& r);
+  void end_bad(Record& r);
 
   [[nodiscard]] Status verify_entry(SlotId slot, const std::vector<std::uint64_t>& links) const;
   [[nodiscard]] Status verify_dependent(SlotId slot) const;

@@ -7,15 +7,22 @@ using tier::link_unit;
 using tier::Place;
 using tier::Record;
 
-// Landed entries stand first, so that publishing a parent finds them without a search.
+// Landed entries stand first, so that publishing a parent finds them without a search. A published
+// parent has none.
 void TierIndex::Body::join_siblings(SlotId slot) {
   Record& r = at(slot);
   if (r.support == 0) return;
-  Record& parent = at(r.support - 1);
-  r.prev = 0;
-  r.next = parent.dep_next;
+  std::uint32_t before = 0;
+  std::uint32_t* link = &at(r.support - 1).dep_next;
+  while (r.state() == EntryState::reserved && *link != 0 &&
+         at(*link - 1).state() == EntryState::landed) {
+    before = *link;
+    link = &at(before - 1).next;
+  }
+  r.prev = before;
+  r.next = *link;
+  *link = slot + 1;
   if (r.next != 0) at(r.next - 1).prev = slot + 1;
-  parent.dep_next = slot + 1;
 }
 
 void TierIndex::Body::leave_siblings(SlotId slot) {
@@ -61,7 +68,6 @@ void TierIndex::Body::publish_dependent(SlotId slot) {
   r.set_state(EntryState::published);
   --counts.reserved;
   ++counts.published;
-  note_tail(r);
   if (!r.blocked()) {
     enter_order(slot);
     if (r.support != 0) drop_holder(r.support - 1, link_unit);
@@ -109,14 +115,27 @@ void TierIndex::Body::fail_dependent(SlotId slot) {
   erase(slot);
 }
 
+// Of an unpublished entry only the run that reserved it holds a writer pin: so a failure finds all
+// of them.
+SlotId TierIndex::Body::writer_fallback(RunId run, SlotId first_failed) const {
+  std::uint32_t up = at(first_failed).support;
+  while (up != 0 && !at(up - 1).published() && at(up - 1).run() != run) up = at(up - 1).support;
+  return up - 1;
+}
+
+void TierIndex::Body::inherit_run(SlotId parent, RunId run) {
+  if (at(parent).published() && order.newer(run, at(parent).run())) order.set_run(parent, run);
+}
+
 void TierIndex::Body::fail_one(SlotId slot, SlotId first_failed, TierSink& sink) {
   Record& r = at(slot);
   const std::uint32_t parent = r.support;
   leave_siblings(slot);
-  tier::Run& run = order.run(r.run());
-  if (run.writer == slot) {
-    run.writer = parent == 0 ? no_slot : parent - 1;
-    if (parent != 0) add_holder(parent - 1, link_unit);
+  if (order.run(r.run()).writer == slot) {
+    const SlotId back = writer_fallback(r.run(), first_failed);
+    order.run(r.run()).writer = back;
+    if (back == no_slot) --counts.writer_pins;
+    if (back != no_slot) add_holder(back, link_unit);
     r.holders -= link_unit;
   }
   const bool landed = r.state() == EntryState::landed;
@@ -126,6 +145,7 @@ void TierIndex::Body::fail_one(SlotId slot, SlotId first_failed, TierSink& sink)
   r.support = 0;
   --counts.reserved;
   if (landed) --counts.landed;
+  if (parent != 0) inherit_run(parent - 1, r.run());
   erase(slot);
   if (parent != 0) drop_holder(parent - 1, link_unit);
   if (slot == first_failed) return;
@@ -157,6 +177,7 @@ void TierIndex::Body::hold_path(RunId id, SlotId entry) {
   if (old == entry || (old != no_slot && at(old).end >= at(entry).end)) return;
   add_holder(entry, link_unit);
   run.writer = entry;
+  if (old == no_slot) ++counts.writer_pins;
   if (old != no_slot) drop_holder(old, link_unit);
 }
 
@@ -171,12 +192,13 @@ void TierIndex::Body::release_path(RunId id) {
   if (run.writer == no_slot) return;
   const SlotId held = run.writer;
   run.writer = no_slot;
+  --counts.writer_pins;
   drop_holder(held, link_unit);
 }
 
-void TierIndex::Body::forget_flags(const Record& r) {
-  if (r.has(Record::unsupported_bit)) --counts.unsupported;
+void TierIndex::Body::end_bad(Record& r) {
   if (!r.has(Record::bad_bit)) return;
+  r.set(Record::bad_bit, false);
   --counts.bad;
   if (r.has(Record::chain_bit)) --counts.bad_chain;
 }
@@ -184,7 +206,8 @@ void TierIndex::Body::forget_flags(const Record& r) {
 void TierIndex::Body::erase(SlotId slot) {
   Record& r = at(slot);
   KVC_CHECK(r.place() == Place::out);
-  forget_flags(r);
+  end_bad(r);
+  end_unsupported(slot);
   records.erase(slot);
   if (r.run1 != 0) order.leave_run(slot);
   r = Record{};
@@ -216,15 +239,14 @@ void TierIndex::Body::evict(SlotId slot, TierSink& sink) {
   if (!chain_entry) {
     if (r.support != 0) unlink_first(slot);
     if (!r.carries() && r.second != 0) unlink_second(slot);
-  } else if (r.support != 0 && order.newer(r.run(), at(r.support - 1).run())) {
-    // What becomes childless is as new as the newest that hung on it.
-    order.set_run(r.support - 1, r.run());
+  } else if (r.support != 0) {
+    inherit_run(r.support - 1, r.run());
   }
   --counts.published;
   erase(slot);
   if (chain_entry && was.support != 0) drop_holder(was.support - 1, link_unit);
   boundary_changed(was);
-  sink.evicted(slot, {was.group(), records.key(slot), Tokens{was.end}});
+  sink.evicted(slot, {was.group(), records.key(slot), Tokens{was.end}}, was.has(Record::bad_bit));
 }
 
 }  // namespace kvc

@@ -70,7 +70,7 @@ std::uint64_t TierIndex::tail_offsets(GroupId group, SlotId base) const {
   if (!b.chained() || group != b.chain) return UINT64_MAX;
   if (base == no_slot) return b.root_offsets;
   const Record& r = b.at(base);
-  return r.has(Record::chain_bit) && r.published() ? r.offsets() : UINT64_MAX;
+  return r.has(Record::chain_bit) && r.published() ? r.offsets() | b.loose_offsets : UINT64_MAX;
 }
 
 bool TierIndex::chained() const { return body_->chained(); }
@@ -99,8 +99,10 @@ void TierIndex::schedule(RunId run) {
 
 void TierIndex::hold_path(RunId run, SlotId entry) {
   Body& b = *body_;
-  if (!b.chained()) return;
-  KVC_CHECK(b.order.is_open(run) && b.at(entry).has(Record::chain_bit));
+  const Record& r = b.at(entry);
+  KVC_CHECK(b.order.is_open(run) && r.keyed());
+  if (!r.has(Record::chain_bit)) return;
+  KVC_CHECK(r.published() || r.run() == run);
   b.hold_path(run, entry);
 }
 
@@ -155,13 +157,16 @@ void TierIndex::reserve(SlotId entry, GroupId group, const std::byte* key, const
   if (supports.first == no_slot && supports.second == no_slot && !supports.root) {
     b.make_unsupported(entry);
   }
-  if (r.has(Record::tail_bit)) b.adopt(entry, path, run);
+  if (!r.has(Record::tail_bit)) return;
+  b.note_tail(r);
+  b.adopt(entry, path, run);
 }
 
 void TierIndex::rewrite(SlotId entry) {
   Record& r = body_->at(entry);
   KVC_CHECK(r.published() && r.has(Record::bad_bit) && !r.has(Record::rewriting_bit));
   r.set(Record::rewriting_bit, true);
+  ++body_->counts.rewriting;
   body_->add_holder(entry, link_unit);
 }
 
@@ -170,9 +175,9 @@ bool TierIndex::publish(SlotId entry, std::uint32_t tag, TierSink& sink) {
   Record& r = b.at(entry);
   if (r.published()) {
     KVC_CHECK(r.has(Record::rewriting_bit));
-    b.forget_flags(r);
-    if (r.has(Record::unsupported_bit)) ++b.counts.unsupported;
-    r.set(Record::bad_bit | Record::rewriting_bit, false);
+    b.end_bad(r);
+    r.set(Record::rewriting_bit, false);
+    --b.counts.rewriting;
     b.drop_holder(entry, link_unit);
     b.boundary_changed(r);
     sink.published(entry, tag);
@@ -186,8 +191,8 @@ bool TierIndex::publish(SlotId entry, std::uint32_t tag, TierSink& sink) {
   }
   if (r.support != 0 && !b.at(r.support - 1).published()) {
     b.leave_siblings(entry);
-    b.join_siblings(entry);
     r.set_state(EntryState::landed);
+    b.join_siblings(entry);
     r.dep_prev = tag;
     ++b.counts.landed;
     return false;
@@ -196,12 +201,14 @@ bool TierIndex::publish(SlotId entry, std::uint32_t tag, TierSink& sink) {
   return true;
 }
 
-void TierIndex::fail(SlotId entry, TierSink& sink) {
+void TierIndex::fail(SlotId entry, TierSink& sink, bool copy_open) {
   Body& b = *body_;
   Record& r = b.at(entry);
   if (r.published()) {
     KVC_CHECK(r.has(Record::rewriting_bit));
+    if (copy_open) return;
     r.set(Record::rewriting_bit, false);
+    --b.counts.rewriting;
     b.drop_holder(entry, link_unit);
     return;
   }
@@ -211,24 +218,38 @@ void TierIndex::fail(SlotId entry, TierSink& sink) {
   } else {
     b.fail_dependent(entry);
   }
+  if (!copy_open) return;
+  r.set_state(EntryState::doomed_reserved);
+  ++b.counts.doomed_reserved;
 }
 
-void TierIndex::release(SlotId entry) {
+bool TierIndex::release(SlotId entry) {
   Record& r = body_->at(entry);
+  if (r.state() == EntryState::doomed_pinned) {
+    KVC_CHECK(r.has(Record::rewriting_bit));
+    r.set(Record::rewriting_bit, false);
+    --body_->counts.rewriting;
+    return unpin(entry, PinKind::job);
+  }
   KVC_CHECK(r.state() == EntryState::doomed_reserved);
   r = Record{};
   --body_->counts.doomed_reserved;
+  return true;
 }
 
 void TierIndex::touch(SlotId entry, RunId run) {
-  KVC_CHECK(body_->order.is_open(run) && body_->at(entry).published());
-  body_->order.set_run(entry, run);
+  Body& b = *body_;
+  const Record& r = b.at(entry);
+  KVC_CHECK(b.order.is_open(run) && r.published());
+  if (r.has(Record::listed_bit)) return;
+  b.order.set_run(entry, run);
+  if (r.has(Record::unsupported_bit) && b.order.run(run).writing) b.list_unsupported(entry);
 }
 
 void TierIndex::meet(SlotId entry, const KeyView& path) {
   Body& b = *body_;
   Record& r = b.at(entry);
-  if (!r.has(Record::unsupported_bit)) return;
+  if (!b.lacks_support(r)) return;
   const Supports s = b.find_supports(r.group(), path, Tokens{r.end}, no_run);
   if (s.first == no_slot && s.second == no_slot) return;
   const bool listed = r.has(Record::listed_bit);
@@ -303,12 +324,18 @@ void TierIndex::reset(TierSink& sink) {
     run.writing = false;
   }
   b.root_offsets = 0;
+  b.counts.writer_pins = 0;
   for (SlotId slot = 0; slot < b.records.used(); ++slot) {
     Record& r = b.records[slot];
     if (!r.keyed()) continue;
     const EntryState state = r.state();
     const std::uint32_t tag = r.dep_prev;
-    const std::uint64_t pins = r.holders & pin_mask;
+    const bool bad = r.has(Record::bad_bit);
+    // An open rewrite goes on as a job's pin.
+    const bool rewriting = r.has(Record::rewriting_bit);
+    if (rewriting && (r.holders & pin_mask) == 0) ++b.counts.pinned;
+    if (rewriting && lease_only(r)) --b.counts.lease_only;
+    const std::uint64_t pins = (r.holders & pin_mask) + (rewriting ? job_unit : 0);
     const SlotKey key{r.group(), b.records.key(slot), Tokens{r.end}};
     b.order.unlink(slot);
     b.erase(slot);
@@ -316,10 +343,11 @@ void TierIndex::reset(TierSink& sink) {
       case EntryState::published:
         --b.counts.published;
         if (pins == 0) {
-          sink.evicted(slot, key);
+          sink.evicted(slot, key, bad);
           break;
         }
         r.holders = pins;
+        r.set(Record::rewriting_bit, rewriting);
         r.set_state(EntryState::doomed_pinned);
         ++b.counts.doomed_pinned;
         break;

@@ -33,7 +33,7 @@ struct TierIndexOptions {
 
 // free -> reserved (a copy writes it) -> landed (the copy ended, an ancestor's has not) ->
 // published. doomed_reserved: keyless, its copy still writes. doomed_pinned: keyless, pins still
-// read it.
+// read it, or an open rewrite writes it.
 enum class EntryState : std::uint8_t {
   free,
   reserved,
@@ -47,20 +47,22 @@ enum class Presence : std::uint8_t { absent, reserved, published };
 
 enum class PinKind : std::uint8_t { lease, job };
 
-// What an offer hangs on; holds it from hold_supports until reserve or drop_supports.
+// What an offer hangs on; holds it from hold_supports until reserve or drop_supports. Only victim,
+// evict and reading calls may come between.
 struct Supports {
   SlotId first = no_slot;   // the parent, or the chain entry
   SlotId second = no_slot;  // the tail
   bool root = false;        // hangs on the root
-  bool no_parent = false;   // a chain entry whose parent is absent: it must not be reserved
+  bool no_parent = false;   // a chain entry whose parent is absent or not known: not to be reserved
 };
 
 // What a change did to other entries than the one it was called for.
 class TierSink {
  public:
   virtual ~TierSink() = default;
-  // The entry was evicted or dropped: its slot is free. `key` is valid in the call only.
-  virtual void evicted(SlotId entry, const SlotKey& key) = 0;
+  // The entry was evicted or dropped: its slot is free. `key` is valid in the call only. `bad`:
+  // nobody could find it any more.
+  virtual void evicted(SlotId entry, const SlotKey& key, bool bad) = 0;
   // The entry is published now; `tag` is what publish was given for it.
   virtual void published(SlotId entry, std::uint32_t tag) = 0;
   // An ancestor of the unpublished entry failed. copy_open: its copy still writes, the entry is
@@ -80,7 +82,9 @@ struct TierIndexCounters {
   std::uint64_t in_front = 0;  // of them bad, dead or unsupported: they go first
   std::uint64_t bad = 0;
   std::uint64_t bad_chain = 0;
+  std::uint64_t rewriting = 0;  // bad entries whose rewrite is open
   std::uint64_t unsupported = 0;
+  std::uint64_t writer_pins = 0;  // runs that hold their path
   std::uint64_t runs = 0;
   std::uint64_t bytes = 0;  // memory ever used
 };
@@ -114,6 +118,7 @@ class TierIndex final : public KeyIndex {
   [[nodiscard]] bool prefix_closed(GroupId group) const;
   // Where tails may end in the block behind `base` (no_slot: in the first block): bit
   // floor(i * 64 / (B / h)) for the boundary i + 1 hash units behind base. All ones: not known.
+  // Covers every tail that find may answer on a path through base, linked to it or not.
   [[nodiscard]] std::uint64_t tail_offsets(GroupId group, SlotId base) const;
 
   [[nodiscard]] bool chained() const;
@@ -128,9 +133,11 @@ class TierIndex final : public KeyIndex {
   // The request is scheduled: its run is the newest from now on.
   void schedule(RunId run);
   // The writer pin of design 3.1: the deepest chain entry that the live request wrote or hit stays,
-  // and so do its unsupported dependents. Moves only deeper. `entry` is a chain entry of its path.
+  // and so do its unsupported dependents. Moves only deeper, but for a failure: then back to the
+  // nearest ancestor that is published or its own. Requires an entry of the run's path, published
+  // or reserved by the run. Nothing for other entries than those of the chain.
   void hold_path(RunId run, SlotId entry);
-  // Preemption, request_end, reset.
+  // Preemption, request_end. What it held unsupported stands in front from then on.
   void release_path(RunId run);
 
   // --- stores
@@ -139,7 +146,10 @@ class TierIndex final : public KeyIndex {
   [[nodiscard]] Supports hold_supports(GroupId group, const KeyView& path, Tokens end, RunId run);
   void drop_supports(const Supports& supports);
   // A free slot takes the absent key; ends the hold on `supports`. A chain entry moves the writer
-  // pin of `run`. Requires !supports.no_parent, a free slot, end < 2^32.
+  // pin of `run`; it becomes a support of the run's unsupported dependents that end in it, and of
+  // what hangs on a tail inside its block; a tail becomes one of what ends with it. Requires
+  // !supports.no_parent, a free slot, end < 2^32, and that `path` is the same for all calls of a
+  // run, as far as it goes.
   void reserve(SlotId entry, GroupId group, const std::byte* key, const KeyView& path, Tokens end,
                RunId run, const Supports& supports);
   // A bad published entry is written again in place. Requires bad(entry) and no open rewrite.
@@ -148,15 +158,21 @@ class TierIndex final : public KeyIndex {
   // landed, it will be published or failed with its ancestors. Requires reserved, or a rewrite.
   bool publish(SlotId entry, std::uint32_t tag, TierSink& sink);
   // The copy failed or was given up: a rewrite leaves the entry bad; else the entry is free and
-  // every unpublished descendant ends (sink). Requires reserved, or a rewrite.
-  void fail(SlotId entry, TierSink& sink);
-  // The copy into a doomed_reserved entry ended: the slot is free.
-  void release(SlotId entry);
+  // every unpublished descendant ends (sink). `copy_open`: it is given up while its copy still
+  // writes: doomed_reserved until release; a rewrite goes on. A dependent that loses its last
+  // support by a failure is not evicted but unsupported: the support's next offer is to come.
+  // Requires reserved, or a rewrite.
+  void fail(SlotId entry, TierSink& sink, bool copy_open = false);
+  // The copy into a doomed entry ended. True: the slot is free. False: pins still read it, the last
+  // unpin frees it. Requires doomed_reserved, or doomed_pinned and rewriting.
+  bool release(SlotId entry);
 
   // --- uses
-  // The run uses the published entry: it is as new as the run.
+  // The run uses the published entry: it is as new as the run. One that is unsupported and held by
+  // a writer pin stays with that run (meet it first); one that is not held is held by the run's
+  // writer pin, if it has one, from now on.
   void touch(SlotId entry, RunId run);
-  // A hit or a skipped offer met the dependent with its supports: links it to them if it has none.
+  // A hit or a skipped offer met the dependent with its supports: links it to those it lacks.
   void meet(SlotId entry, const KeyView& path);
   // Pins add. pin requires published; unpin published or doomed_pinned. unpin frees the slot of the
   // latter with the last pin and says so: true.
@@ -166,22 +182,25 @@ class TierIndex final : public KeyIndex {
   void mark_bad(SlotId entry);
 
   // --- eviction
-  // Who goes for a store of `store_run` (no_run: for nobody in particular): what is bad, dead or
-  // unsupported, oldest first; else of the oldest run that has an evictable entry the one with the
-  // most end tokens (ties: higher group). no_slot: none, or that run is store_run: a store never
-  // evicts what its own request just used. Does not change what anyone sees.
+  // Who goes for a store of `store_run` (no_run: for nobody in particular): what is bad; else what
+  // is dead or unsupported, in the order in which it became so; else of the oldest run that has an
+  // evictable entry the one with the most end tokens (ties: higher group). no_slot: none, or that
+  // run is store_run: a store never evicts what its own request just used. Does not change what
+  // anyone sees.
   [[nodiscard]] SlotId victim(RunId store_run);
   [[nodiscard]] bool evictable(SlotId entry) const;
-  // With every dependent whose last support goes with it (sink, `entry` included).
+  // With every dependent whose last support goes with it (sink, dependents first, `entry` last).
+  // Its parent becomes as new as it is.
   void evict(SlotId entry, TierSink& sink);
-  // Nothing is found any more: published entries end (doomed_pinned if pinned), landed ones too
+  // Nothing is found any more: published entries end (doomed_pinned if pinned or if a rewrite is
+  // open, which counts as a job's pin from then on; else sink.evicted), landed ones too
   // (sink.failed), reserved ones are doomed_reserved. Writer pins and runs' entries end.
   void reset(TierSink& sink);
 
   // --- reading
   [[nodiscard]] EntryState state(SlotId entry) const;
   [[nodiscard]] bool bad(SlotId entry) const;
-  // A bad entry whose rewrite is open.
+  // A bad entry whose rewrite is open; or what became of it in a reset.
   [[nodiscard]] bool rewriting(SlotId entry) const;
   // Requires a keyed state.
   [[nodiscard]] SlotKey key_of(SlotId entry) const;
@@ -190,10 +209,15 @@ class TierIndex final : public KeyIndex {
   // In front of the order: bad, dead or unsupported and evictable.
   [[nodiscard]] bool in_front(SlotId entry) const;
   [[nodiscard]] bool unsupported(SlotId entry) const;
-  // A childless chain entry through which no lookup can reach a boundary (design 3.1 "dead"),
-  // whoever pins it. Requires a published chain entry of a chained index.
+  // A chain entry through which no lookup can reach a boundary (design 3.1 "dead"), whoever keeps
+  // it; only childless ones are ever tested. A legal boundary in its block counts if every other
+  // group's last entry for it is published, good and hangs on the entry (of attention groups also:
+  // on one of its tails); that of a published, good tail if they hang on the tail. Never in layouts
+  // of one group, nor with draft groups, whose hits need what is behind them. Requires a published
+  // chain entry of a chained index.
   [[nodiscard]] bool dead(SlotId entry) const;
   [[nodiscard]] Supports supports_of(SlotId entry) const;
+  // Not beside any other call.
   [[nodiscard]] const TierIndexCounters& counters() const;
   // Checks everything (slow, for tests); the text says what is wrong.
   [[nodiscard]] Status verify() const;

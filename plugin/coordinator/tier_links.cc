@@ -20,7 +20,7 @@ TierIndex::Body::Body(const Geometry& layout, const TierIndexOptions& o)
     (layout.group(g).kind == GroupKind::full ? wide : exact).push_back(g);
   }
   // A trailing-block drop needs entries behind the boundary it serves.
-  dead_rule = !layout.has_drafts() && (!exact.empty() || !wide.empty());
+  dead_rule = !layout.has_drafts() && layout.hybrid();
 }
 
 void TierIndex::Body::add_holder(SlotId slot, std::uint64_t unit_of) {
@@ -144,6 +144,10 @@ void TierIndex::Body::make_unsupported(SlotId slot) {
   if (!chained() || r.has(Record::unsupported_bit)) return;
   r.set(Record::unsupported_bit, true);
   ++counts.unsupported;
+  if (r.has(Record::tail_bit)) {
+    ++loose_tails;
+    loose_offsets |= offset_bit(r.end % block.n);
+  }
   if (order.run(r.run()).writing) {
     list_unsupported(slot);
   } else {
@@ -156,12 +160,13 @@ void TierIndex::Body::end_unsupported(SlotId slot) {
   if (!r.has(Record::unsupported_bit)) return;
   r.set(Record::unsupported_bit, false);
   --counts.unsupported;
+  if (r.has(Record::tail_bit) && --loose_tails == 0) loose_offsets = 0;
 }
 
 Supports TierIndex::Body::find_supports(GroupId group, const KeyView& path, Tokens end,
                                         RunId run) const {
   Supports s;
-  if (!chained() || path.count == 0) return s;
+  if (!chained()) return s;
   const auto find = [&](Tokens at_end) {
     if (at_end.n / unit.n > path.count) return no_slot;
     const std::byte* key = block_key(path, at_end, unit);
@@ -186,9 +191,12 @@ Supports TierIndex::Body::find_supports(GroupId group, const KeyView& path, Toke
 
 void TierIndex::Body::adopt_through_tails(SlotId slot, const KeyView& path) {
   const Record& r = at(slot);
-  const std::uint64_t offsets = r.support == 0                  ? root_offsets
-                                : at(r.support - 1).published() ? at(r.support - 1).offsets()
-                                                                : 0;
+  std::uint64_t offsets = root_offsets;
+  if (r.support != 0) {
+    const Record& parent = at(r.support - 1);
+    offsets =
+        loose_offsets | (parent.published() ? parent.offsets() : offsets_of_tails(r.support - 1));
+  }
   if (offsets == 0) return;
   const std::uint64_t base = r.end - block.n;
   for (std::uint64_t t = base + unit.n; t < r.end && t / unit.n <= path.count; t += unit.n) {
@@ -222,7 +230,22 @@ void TierIndex::Body::adopt(SlotId slot, const KeyView& path, RunId run) {
     }
     drop_holder(waiting, link_unit);
   }
-  if (whole && path.count != 0) adopt_through_tails(slot, path);
+  if (whole) {
+    adopt_through_tails(slot, path);
+  } else {
+    share_dependents(slot, path);
+  }
+}
+
+// What a chain entry supports at the end of a new tail inside its block hangs on the tail too.
+void TierIndex::Body::share_dependents(SlotId tail, const KeyView& path) {
+  const Record& t = at(tail);
+  const Tokens end{t.end - t.end % block.n + block.n};
+  if (end.n / unit.n > path.count) return;
+  const SlotId whole = records.find(chain, block_key(path, end, unit));
+  if (whole == no_slot) return;
+  for (std::uint32_t d = at(whole).second; d != 0; d = at(d - 1).dep_next)
+    if (at(d - 1).end == t.end) link_supports(d - 1, no_slot, tail);
 }
 
 void TierIndex::Body::boundary_changed(const Record& r) {
@@ -237,37 +260,63 @@ namespace {
 
 bool serves(const Record& r) { return r.published() && !r.has(Record::bad_bit); }
 
+std::uint32_t by_first(const Record& r) { return r.dep_next; }
+std::uint32_t by_second(const Record& r) { return r.dep2_next; }
+
 }  // namespace
 
 template <class Next>
-bool TierIndex::Body::servable_at(Tokens end, std::uint32_t first, Next next) const {
-  const auto held = [&](GroupId g, bool whole) {
-    for (std::uint32_t d = first; d != 0; d = next(at(d - 1))) {
-      const Record& r = at(d - 1);
-      if (r.group() == g && serves(r) && (r.end == end.n || (whole && r.end > end.n))) return true;
-    }
+bool TierIndex::Body::holds_at(GroupId g, Tokens end, std::uint32_t first, Next next) const {
+  const bool covers = geometry.group(g).kind == GroupKind::full;
+  const std::uint64_t position = geometry.end_position(g, end);
+  for (std::uint32_t d = first; d != 0; d = next(at(d - 1))) {
+    const Record& r = at(d - 1);
+    if (r.group() != g || !serves(r)) continue;
+    if (r.end == end.n) return true;
+    if (covers && r.end > end.n && geometry.end_position(g, Tokens{r.end}) == position) return true;
+  }
+  return false;
+}
+
+// A boundary inside the block of `entry` or at its end: what covers it may also hang on a tail.
+bool TierIndex::Body::servable_inside(const Record& r, Tokens end) const {
+  if (!geometry.legal_end(chain, end)) return false;
+  const auto held = [&](GroupId g) { return holds_at(g, end, r.second, by_first); };
+  const auto covered = [&](GroupId g) {
+    if (held(g)) return true;
+    for (std::uint32_t d = r.second; d != 0; d = at(d - 1).dep_next)
+      if (at(d - 1).has(Record::tail_bit) && holds_at(g, end, at(d - 1).second, by_second))
+        return true;
     return false;
   };
-  for (const GroupId g : exact) {
-    if (geometry.first_needed_position(g, end) == geometry.end_position(g, end)) continue;
-    if (!geometry.legal_end(g, end) || !held(g, false)) return false;
-  }
-  return std::all_of(wide.begin(), wide.end(), [&](GroupId g) { return held(g, true); });
+  return std::all_of(exact.begin(), exact.end(),
+                     [&](GroupId g) { return !needs(g, end) || held(g); }) &&
+         std::all_of(wide.begin(), wide.end(), covered);
+}
+
+bool TierIndex::Body::servable_tail(const Record& tail) const {
+  const Tokens end{tail.end};
+  if (!serves(tail) || !geometry.legal_end(chain, end)) return false;
+  const auto held = [&](GroupId g) { return holds_at(g, end, tail.second, by_second); };
+  return std::all_of(exact.begin(), exact.end(),
+                     [&](GroupId g) { return !needs(g, end) || held(g); }) &&
+         std::all_of(wide.begin(), wide.end(), held);
+}
+
+bool TierIndex::Body::needs(GroupId g, Tokens end) const {
+  return geometry.first_needed_position(g, end) != geometry.end_position(g, end);
 }
 
 // Whether a boundary that `entry` makes reachable has, beside it, what every other group needs
 // last: at an end inside its block, or at a tail that continues it.
 bool TierIndex::Body::servable(SlotId entry) const {
   const Record& r = at(entry);
-  const auto first_list = [](const Record& d) { return d.dep_next; };
-  const auto second_list = [](const Record& d) { return d.dep2_next; };
-  if (servable_at(Tokens{r.end}, r.second, first_list)) return true;
+  if (servable_inside(r, Tokens{r.end})) return true;
   for (std::uint32_t d = r.second; d != 0; d = at(d - 1).dep_next) {
     const Record& dependent = at(d - 1);
-    if (!serves(dependent)) continue;
     if (dependent.has(Record::tail_bit)) {
-      if (servable_at(Tokens{dependent.end}, dependent.second, second_list)) return true;
-    } else if (dependent.end != r.end && servable_at(Tokens{dependent.end}, r.second, first_list)) {
+      if (servable_tail(dependent)) return true;
+    } else if (dependent.end != r.end && servable_inside(r, Tokens{dependent.end})) {
       return true;
     }
   }
@@ -285,7 +334,7 @@ std::uint64_t TierIndex::Body::offsets_of_tails(SlotId entry) const {
   std::uint64_t offsets = 0;
   for (std::uint32_t d = at(entry).second; d != 0; d = at(d - 1).dep_next) {
     const Record& r = at(d - 1);
-    if (r.has(Record::tail_bit) && r.published()) offsets |= offset_bit(r.end - at(entry).end);
+    if (r.has(Record::tail_bit)) offsets |= offset_bit(r.end - at(entry).end);
   }
   return offsets;
 }

@@ -1,6 +1,8 @@
 // The whole structure of TierIndex counted again, for tests.
 #include <fmt/format.h>
 
+#include <array>
+
 #include "plugin/coordinator/tier_body.h"
 
 namespace kvc {
@@ -25,8 +27,6 @@ Status TierIndex::Body::verify_dependent(SlotId slot) const {
   if (hangs == r.has(Record::unsupported_bit)) return wrong(slot, "wrong unsupported flag");
   if (r.has(Record::listed_bit) && (!r.has(Record::unsupported_bit) || !order.run(r.run()).writing))
     return wrong(slot, "held as unsupported without reason");
-  if (r.has(Record::unsupported_bit) && order.run(r.run()).writing && !r.has(Record::listed_bit))
-    return wrong(slot, "unsupported of a live writer and not held");
   if (r.support != 0) {
     const Record& s = at(r.support - 1);
     const std::uint64_t inside = r.end % block.n;
@@ -35,11 +35,10 @@ Status TierIndex::Body::verify_dependent(SlotId slot) const {
                                                       : r.end - inside + block.n;
     if (!s.keyed() || !s.has(Record::chain_bit) || s.end != end)
       return wrong(slot, "its support is no chain entry of its block");
-    if (r.has(Record::tail_bit) && r.published() && s.published() &&
-        (s.offsets() & offset_bit(r.end - s.end)) == 0)
+    if (r.has(Record::tail_bit) && s.published() && (s.offsets() & offset_bit(r.end - s.end)) == 0)
       return wrong(slot, "a tail that its base does not know");
   }
-  if (rooted(r) && r.published() && (root_offsets & offset_bit(r.end)) == 0)
+  if (rooted(r) && (root_offsets & offset_bit(r.end)) == 0)
     return wrong(slot, "a tail that the root does not know");
   if (!r.carries() && r.second != 0) {
     const Record& t = at(r.second - 1);
@@ -120,14 +119,29 @@ Status TierIndex::Body::verify_counts() const {
     c.lease_only += pins != 0 && pins <= tier::lease_mask ? 1 : 0;
     c.bad += r.has(Record::bad_bit) ? 1 : 0;
     c.bad_chain += r.has(Record::bad_bit) && r.has(Record::chain_bit) ? 1 : 0;
+    c.rewriting += r.has(Record::rewriting_bit) ? 1 : 0;
     c.unsupported += r.has(Record::unsupported_bit) ? 1 : 0;
   }
-  if (c.published != counts.published || c.reserved != counts.reserved ||
-      c.landed != counts.landed || c.doomed_reserved != counts.doomed_reserved ||
-      c.doomed_pinned != counts.doomed_pinned || c.pinned != counts.pinned ||
-      c.lease_only != counts.lease_only || c.bad != counts.bad || c.bad_chain != counts.bad_chain ||
-      c.unsupported != counts.unsupported || c.published + c.reserved != records.words())
-    return {Code::internal, "the counters do not match the entries"};
+  const auto same = [](const char* what, std::uint64_t counted, std::uint64_t seen) -> Status {
+    if (counted == seen) return {};
+    return {Code::internal, fmt::format("{} entries {} counted, {} are", counted, what, seen)};
+  };
+  const std::array checks{
+      same("published", counts.published, c.published),
+      same("reserved", counts.reserved, c.reserved),
+      same("landed", counts.landed, c.landed),
+      same("doomed with a copy", counts.doomed_reserved, c.doomed_reserved),
+      same("doomed with pins", counts.doomed_pinned, c.doomed_pinned),
+      same("pinned", counts.pinned, c.pinned),
+      same("pinned by leases alone", counts.lease_only, c.lease_only),
+      same("bad", counts.bad, c.bad),
+      same("bad in the chain", counts.bad_chain, c.bad_chain),
+      same("being rewritten", counts.rewriting, c.rewriting),
+      same("unsupported", counts.unsupported, c.unsupported),
+      same("with a key", records.words(), c.published + c.reserved),
+  };
+  for (const Status& s : checks)
+    if (!s.ok()) return s;
   return {};
 }
 
@@ -136,6 +150,7 @@ Status TierIndex::verify() const {
   if (Status s = b.order.verify(); !s.ok()) return s;
   std::vector<std::uint64_t> links(b.records.used(), 0);
   std::vector<std::uint64_t> members(b.order.runs_used(), 0);
+  std::uint64_t writers = 0;
   for (SlotId slot = 0; slot < b.records.used(); ++slot) {
     const Record& r = b.records[slot];
     if (!r.keyed()) continue;
@@ -152,6 +167,7 @@ Status TierIndex::verify() const {
       return {Code::internal, fmt::format("run {}: {} entries counted, {} are its own", id,
                                           run.members, members[id])};
     if (!run.used || run.writer == no_slot) continue;
+    ++writers;
     if (!run.writing || !b.at(run.writer).has(Record::chain_bit))
       return {Code::internal, fmt::format("run {}: a wrong writer pin", id)};
     ++links[run.writer];
@@ -162,6 +178,9 @@ Status TierIndex::verify() const {
       if (Status s = b.verify_lists(slot); !s.ok()) return s;
     }
   }
+  if (writers != b.counts.writer_pins)
+    return {Code::internal,
+            fmt::format("{} writer pins counted, {} are there", b.counts.writer_pins, writers)};
   return b.verify_counts();
 }
 
