@@ -1,0 +1,400 @@
+#include "plugin/coordinator/tier_index.h"
+
+#include <boost/test/unit_test.hpp>
+
+#include "plugin/coordinator/tests/tier_fixture.h"
+
+namespace kvc {
+namespace {
+
+using namespace test;
+
+BOOST_AUTO_TEST_SUITE(tier_index)
+
+// --- (a)
+
+BOOST_AUTO_TEST_CASE(a_child_needs_a_parent_that_is_reserved_landed_or_published) {
+  Tier t(only_full);
+  const RunId a = t.index.open_run();
+  BOOST_TEST(!t.reserve(1, 0, 8, a));  // nothing there
+  BOOST_TEST(t.reserve(0, 0, 4, a));
+  BOOST_TEST(t.reserve(1, 0, 8, a));  // below a reserved one
+  BOOST_TEST(!t.index.publish(1, 1, t.told));
+  BOOST_TEST(t.reserve(2, 0, 12, a));  // below a landed one
+  BOOST_TEST(t.index.publish(0, 0, t.told));
+  BOOST_TEST(t.index.publish(2, 2, t.told));
+  BOOST_TEST(t.reserve(3, 0, 16, a));  // below a published one
+  t.require_sound();
+}
+
+BOOST_AUTO_TEST_CASE(the_first_block_hangs_on_the_root_even_when_the_path_is_not_known) {
+  Tier t(only_full);
+  const RunId a = t.index.open_run();
+  BOOST_TEST(t.reserve(0, 0, 4, a, 0, 0));
+  BOOST_TEST(t.index.supports_of(0).root);
+}
+
+BOOST_AUTO_TEST_CASE(a_later_block_of_an_unknown_path_is_refused_as_without_parent) {
+  Tier t(only_full);
+  const RunId a = t.index.open_run();
+  t.store(0, 0, 4, a);
+  BOOST_TEST(!t.reserve(1, 0, 8, a, 0, 0));
+  BOOST_TEST(t.reserve(1, 0, 8, a, 0, 2));
+  t.require_sound();
+}
+
+BOOST_AUTO_TEST_CASE(a_bad_parent_counts_as_present) {
+  Tier t(only_full);
+  const RunId a = t.index.open_run();
+  t.store(0, 0, 4, a);
+  t.index.mark_bad(0);
+  BOOST_TEST(t.reserve(1, 0, 8, a));
+  BOOST_TEST(t.index.publish(1, 1, t.told));
+  t.require_sound();
+}
+
+// --- (b)
+
+BOOST_AUTO_TEST_CASE(a_reserved_child_keeps_its_parent) {
+  Tier t(only_full);
+  RunId a = t.index.open_run();
+  t.store(0, 0, 4, a);
+  t.reserve(1, 0, 8, a);
+  a = t.next_run(a);
+  BOOST_TEST(!t.index.evictable(0));
+  BOOST_TEST(t.index.victim(a) == no_slot);
+  t.index.fail(1, t.told);
+  BOOST_TEST(t.index.evictable(0));
+  BOOST_TEST(t.index.victim(a) == 0u);
+  t.require_sound();
+}
+
+BOOST_AUTO_TEST_CASE(a_pinned_or_reserved_dependent_keeps_its_support) {
+  Tier t(coarse_state);
+  RunId a = t.index.open_run();
+  t.store(0, 0, 4, a);
+  t.reserve(1, 1, 4, a);
+  a = t.next_run(a);
+  BOOST_TEST(!t.index.evictable(0));  // its copy is open
+  t.index.publish(1, 1, t.told);
+  BOOST_TEST(t.index.evictable(0));
+  t.index.pin(1, PinKind::lease);
+  BOOST_TEST(!t.index.evictable(0));
+  t.index.unpin(1, PinKind::lease);
+  BOOST_TEST(t.index.evictable(0));
+  t.require_sound();
+}
+
+BOOST_AUTO_TEST_CASE(a_pinned_state_keeps_the_tail_it_hangs_on_and_the_block_the_tail_continues) {
+  Tier t(with_state);
+  RunId a = t.index.open_run();
+  t.store(0, 0, 4, a);
+  t.store(1, 0, 6, a);
+  t.store(2, 1, 6, a);
+  a = t.next_run(a);
+  t.index.pin(2, PinKind::job);
+  BOOST_TEST(!t.index.evictable(1));
+  BOOST_TEST(!t.index.evictable(0));
+  BOOST_TEST(t.index.victim(a) == no_slot);
+  t.index.unpin(2, PinKind::job);
+  BOOST_TEST(t.drain() == (Slots{2, 1, 0}), boost::test_tools::per_element());
+}
+
+// --- (c)
+
+BOOST_AUTO_TEST_CASE(a_child_is_published_after_its_parent_and_with_its_own_tag) {
+  Tier t(only_full);
+  const RunId a = t.index.open_run();
+  for (SlotId s = 0; s < 3; ++s) t.reserve(s, 0, 4 * (s + 1), a);
+  BOOST_TEST(!t.index.publish(2, 72, t.told));
+  BOOST_TEST(!t.index.publish(1, 71, t.told));
+  BOOST_TEST((t.index.state(1) == EntryState::landed));
+  BOOST_TEST(t.find(0, 8) == no_slot);
+  BOOST_TEST(t.index.publish(0, 70, t.told));
+  BOOST_TEST(t.told.seen == (Slots{0, 1, 2}), boost::test_tools::per_element());
+  BOOST_TEST(t.told.tags == (std::vector<std::uint32_t>{70, 71, 72}),
+             boost::test_tools::per_element());
+  BOOST_TEST(t.find(0, 12) == 2u);
+  t.require_sound();
+}
+
+BOOST_AUTO_TEST_CASE(a_landed_child_is_published_although_a_sibling_was_reserved_after_it) {
+  Tier t(only_full, 16, 1);
+  const RunId a = t.index.open_run();
+  const RunId b = t.index.open_run();
+  t.reserve(0, 0, 4, a);
+  t.reserve(1, 0, 8, a);
+  t.index.publish(1, 1, t.told);  // landed
+  t.reserve(2, 0, 8, b, 1);       // another branch, its copy open
+  t.require_sound();
+  t.index.publish(0, 0, t.told);
+  BOOST_TEST((t.index.state(1) == EntryState::published));
+  BOOST_TEST(t.index.counters().landed == 0u);
+  t.require_sound();
+}
+
+BOOST_AUTO_TEST_CASE(a_failed_parent_ends_every_reserved_and_landed_descendant) {
+  Tier t(only_full);
+  const RunId a = t.index.open_run();
+  for (SlotId s = 0; s < 4; ++s) t.reserve(s, 0, 4 * (s + 1), a);
+  t.index.publish(2, 72, t.told);
+  t.index.fail(0, t.told);
+  BOOST_TEST((t.index.state(0) == EntryState::free));
+  BOOST_TEST((t.index.state(1) == EntryState::doomed_reserved));
+  BOOST_TEST((t.index.state(2) == EntryState::free));
+  BOOST_TEST((t.index.state(3) == EntryState::doomed_reserved));
+  BOOST_TEST(t.told.failed_open == (Slots{3, 1}), boost::test_tools::per_element());
+  BOOST_TEST(t.told.failed_landed == (Slots{2}), boost::test_tools::per_element());
+  BOOST_TEST(t.told.tags == (std::vector<std::uint32_t>{72}), boost::test_tools::per_element());
+  BOOST_TEST(t.index.release(1));
+  BOOST_TEST(t.index.release(3));
+  BOOST_TEST(t.index.counters().doomed_reserved == 0u);
+  t.require_sound();
+}
+
+BOOST_AUTO_TEST_CASE(a_failed_support_leaves_its_dependents_unsupported_not_evicted) {
+  Tier t(coarse_state);
+  const RunId a = t.index.open_run();
+  t.reserve(0, 0, 4, a);
+  t.store(1, 1, 4, a);
+  BOOST_TEST(!t.index.unsupported(1));
+  t.index.fail(0, t.told);
+  BOOST_TEST((t.index.state(1) == EntryState::published));
+  BOOST_TEST(t.index.unsupported(1));
+  BOOST_TEST(!t.index.evictable(1));  // the writer pin holds it
+  t.store(0, 0, 4, a);
+  BOOST_TEST(!t.index.unsupported(1));
+  t.require_sound();
+}
+
+BOOST_AUTO_TEST_CASE(an_offer_that_is_given_up_keeps_its_slot_until_its_copy_ended) {
+  Tier t(only_full);
+  const RunId a = t.index.open_run();
+  t.reserve(0, 0, 4, a);
+  t.reserve(1, 0, 8, a);
+  t.index.fail(0, t.told, true);
+  BOOST_TEST((t.index.state(0) == EntryState::doomed_reserved));
+  BOOST_TEST((t.index.state(1) == EntryState::doomed_reserved));
+  t.reserve(2, 0, 4, a);  // the key is free
+  BOOST_TEST(t.index.release(0));
+  BOOST_TEST((t.index.state(0) == EntryState::free));
+  t.require_sound();
+}
+
+// --- (d)
+
+BOOST_AUTO_TEST_CASE(a_bad_entry_stays_but_no_lookup_passes_it) {
+  Tier t(only_full);
+  const RunId a = t.index.open_run();
+  t.store_chain(0, 3, a);
+  BOOST_TEST(t.index.prefix_closed(0));
+  t.index.mark_bad(1);
+  BOOST_TEST(t.find(0, 8) == no_slot);
+  BOOST_TEST(t.find(0, 12) == 2u);
+  BOOST_TEST(!t.index.prefix_closed(0));  // so lookups walk from the root
+  SlotId entry = no_slot;
+  BOOST_TEST((t.index.find_any(0, t.key(0, 8), entry) == Presence::absent));
+  BOOST_TEST(entry == 1u);
+  t.index.mark_bad(1);
+  BOOST_TEST(t.index.counters().bad == 1u);
+  t.require_sound();
+}
+
+BOOST_AUTO_TEST_CASE(the_mark_goes_when_the_rewrite_is_published_and_stays_when_it_fails) {
+  Tier t(only_full);
+  const RunId a = t.index.open_run();
+  t.store_chain(0, 2, a);
+  t.index.mark_bad(0);
+  t.index.rewrite(0);
+  SlotId entry = no_slot;
+  BOOST_TEST((t.index.find_any(0, t.key(0, 4), entry) == Presence::reserved));
+  t.index.fail(0, t.told);
+  BOOST_TEST(t.index.bad(0));
+  BOOST_TEST(!t.index.rewriting(0));
+  t.index.rewrite(0);
+  BOOST_TEST(t.index.publish(0, 7, t.told));
+  BOOST_TEST(!t.index.bad(0));
+  BOOST_TEST(t.find(0, 4) == 0u);
+  BOOST_TEST(t.index.prefix_closed(0));
+  BOOST_TEST(t.told.tags.back() == 7u);
+  t.require_sound();
+}
+
+BOOST_AUTO_TEST_CASE(a_rewrite_that_is_given_up_is_open_until_its_copy_ended) {
+  Tier t(only_full);
+  RunId a = t.index.open_run();
+  t.store(0, 0, 4, a);
+  a = t.next_run(a);
+  t.index.mark_bad(0);
+  t.index.rewrite(0);
+  t.index.fail(0, t.told, true);
+  BOOST_TEST(t.index.rewriting(0));
+  BOOST_TEST(!t.index.evictable(0));
+  t.index.fail(0, t.told);
+  BOOST_TEST(t.index.victim(no_run) == 0u);
+  BOOST_TEST(t.index.counters().rewriting == 0u);
+}
+
+BOOST_AUTO_TEST_CASE(a_childless_bad_entry_goes_before_all_others) {
+  Tier t(coarse_state);
+  RunId a = t.index.open_run();
+  t.store_chain(0, 2, a);  // its last block is dead, that is, in front
+  a = t.next_run(a);
+  t.store(4, 0, 4, a, 2);
+  t.store(5, 1, 4, a, 2);
+  a = t.next_run(a);
+  BOOST_TEST(t.index.victim(a) == 1u);
+  t.index.mark_bad(5);
+  BOOST_TEST(t.index.victim(a) == 5u);
+  t.index.evict(5, t.told);
+  BOOST_TEST(t.told.bad == (Slots{5}), boost::test_tools::per_element());
+  t.require_sound();
+}
+
+// --- (f)
+
+BOOST_AUTO_TEST_CASE(lookups_see_published_entries_only) {
+  Tier t(only_full);
+  const RunId a = t.index.open_run();
+  t.reserve(0, 0, 4, a);
+  BOOST_TEST(t.find(0, 4) == no_slot);
+  t.reserve(1, 0, 8, a);
+  t.index.publish(1, 1, t.told);
+  BOOST_TEST(t.find(0, 8) == no_slot);
+  std::vector<SlotId> out(2);
+  t.index.find_batch(0, {t.key(0, 4), 16, 2}, out);
+  BOOST_TEST(out == (Slots{no_slot, no_slot}), boost::test_tools::per_element());
+  t.index.publish(0, 0, t.told);
+  t.index.find_batch(0, {t.key(0, 4), 16, 2}, out);
+  BOOST_TEST(out == (Slots{0, 1}), boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(only_the_chain_of_a_chained_index_is_prefix_closed) {
+  Tier chained(with_wide);
+  BOOST_TEST(chained.index.prefix_closed(0));
+  BOOST_TEST(!chained.index.prefix_closed(1));
+  Tier flat(with_wide, 8, 4, false);
+  BOOST_TEST(!flat.index.chained());
+  BOOST_TEST(!flat.index.prefix_closed(0));
+  Tier none({{mb(4), sw(4, 8)}, 4, 4});  // no full attention
+  BOOST_TEST(!none.index.chained());
+}
+
+// --- pins
+
+BOOST_AUTO_TEST_CASE(pins_of_leases_and_jobs_add) {
+  Tier t(only_full);
+  const RunId a = t.next_run([&] {
+    const RunId first = t.index.open_run();
+    t.store(0, 0, 4, first);
+    return first;
+  }());
+  t.index.pin(0, PinKind::lease);
+  t.index.pin(0, PinKind::job);
+  t.index.pin(0, PinKind::lease);
+  BOOST_TEST(t.index.pins(0) == 3u);
+  BOOST_TEST(t.index.counters().lease_only == 0u);
+  t.index.unpin(0, PinKind::job);
+  BOOST_TEST(t.index.counters().lease_only == 1u);
+  t.index.unpin(0, PinKind::lease);
+  BOOST_TEST(t.index.victim(a) == no_slot);
+  BOOST_TEST(!t.index.unpin(0, PinKind::lease));
+  BOOST_TEST(t.index.victim(a) == 0u);
+  BOOST_TEST(t.index.counters().pinned == 0u);
+}
+
+BOOST_AUTO_TEST_CASE(a_pin_of_the_deepest_entry_keeps_the_whole_path) {
+  Tier t(only_full);
+  RunId a = t.index.open_run();
+  t.store_chain(0, 4, a);
+  a = t.next_run(a);
+  t.index.pin(2, PinKind::lease);
+  BOOST_TEST(t.drain() == (Slots{3}), boost::test_tools::per_element());
+  t.index.unpin(2, PinKind::lease);
+  BOOST_TEST(t.drain() == (Slots{2, 1, 0}), boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(the_writer_pin_keeps_the_deepest_entry_until_the_request_lets_go) {
+  Tier t(only_full);
+  const RunId a = t.index.open_run();
+  t.store_chain(0, 2, a);
+  BOOST_TEST(t.index.counters().writer_pins == 1u);
+  BOOST_TEST(t.index.victim(no_run) == no_slot);
+  t.index.hold_path(a, 0);  // not back
+  BOOST_TEST(!t.index.evictable(1));
+  t.index.release_path(a);
+  BOOST_TEST(t.index.victim(no_run) == 1u);
+  t.index.hold_path(a, 1);  // a hit after its next admission
+  BOOST_TEST(t.index.victim(no_run) == no_slot);
+  t.index.close_run(a);
+  BOOST_TEST(t.index.victim(no_run) == 1u);
+  BOOST_TEST(t.index.counters().writer_pins == 0u);
+  t.require_sound();
+}
+
+BOOST_AUTO_TEST_CASE(a_writer_pin_falls_back_to_the_parent_when_its_entry_fails) {
+  Tier t(only_full);
+  const RunId a = t.index.open_run();
+  t.store(0, 0, 4, a);
+  t.reserve(1, 0, 8, a);
+  t.index.fail(1, t.told);
+  BOOST_TEST(!t.index.evictable(0));
+  t.index.release_path(a);
+  BOOST_TEST(t.index.evictable(0));
+  t.require_sound();
+}
+
+BOOST_AUTO_TEST_CASE(a_failure_moves_the_writer_pins_of_all_requests_that_built_on_the_entry) {
+  Tier t(only_full);
+  const RunId a = t.index.open_run();
+  const RunId b = t.index.open_run();
+  const RunId c = t.index.open_run();
+  t.store(0, 0, 4, a);
+  t.reserve(1, 0, 8, b);
+  t.reserve(2, 0, 12, c);  // c builds on what b is still writing
+  t.reserve(3, 0, 16, b);
+  t.index.release_path(a);
+  t.index.fail(1, t.told);
+  t.require_sound();
+  BOOST_TEST(t.index.counters().writer_pins == 2u);
+  BOOST_TEST(!t.index.evictable(0));
+  t.index.close_run(b);
+  BOOST_TEST(!t.index.evictable(0));
+  t.index.close_run(c);
+  BOOST_TEST(t.index.evictable(0));
+}
+
+BOOST_AUTO_TEST_CASE(a_writer_pin_does_not_fall_back_to_what_another_request_still_writes) {
+  Tier t(only_full);
+  const RunId a = t.index.open_run();
+  const RunId b = t.index.open_run();
+  t.store(0, 0, 4, a);
+  t.reserve(1, 0, 8, a);
+  t.reserve(2, 0, 12, b);
+  t.index.fail(2, t.told);  // b: back to 0, not to 1
+  t.index.fail(1, t.told);
+  t.require_sound();
+  t.index.close_run(a);
+  BOOST_TEST(!t.index.evictable(0));
+  t.index.close_run(b);
+  BOOST_TEST(t.index.evictable(0));
+}
+
+BOOST_AUTO_TEST_CASE(held_supports_are_not_evicted_before_the_reservation) {
+  Tier t(with_state);
+  RunId a = t.index.open_run();
+  t.store(0, 0, 4, a);
+  t.store(1, 0, 6, a);
+  a = t.next_run(a);
+  const Supports s = t.index.hold_supports(1, t.path(0), {6}, a);
+  BOOST_TEST(s.second == 1u);
+  BOOST_TEST(t.index.victim(no_run) == no_slot);
+  t.index.drop_supports(s);
+  BOOST_TEST(t.index.victim(no_run) != no_slot);
+  t.require_sound();
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace
+}  // namespace kvc
