@@ -97,31 +97,31 @@ void append_json(std::string& out, const ExplainRecord& r) {
 }
 
 std::uint64_t ExplainRing::enter(const ExplainRecord& record) {
-  const std::lock_guard lock(mutex_);
-  ring_[entered_ % records] = record;
-  return entered_++;
+  const std::uint64_t ticket = entered_.load(std::memory_order_relaxed);
+  ring_[ticket % records].publish(record);
+  entered_.store(ticket + 1, std::memory_order_release);
+  return ticket;
 }
 
 void ExplainRing::put(std::uint64_t ticket, const ExplainRecord& record) {
-  const std::lock_guard lock(mutex_);
-  if (ticket + records >= entered_) ring_[ticket % records] = record;
+  const std::uint64_t entered = entered_.load(std::memory_order_relaxed);
+  if (ticket + records >= entered) ring_[ticket % records].publish(record);
 }
 
 bool ExplainRing::find(RequestId id, ExplainRecord& out) const {
-  const std::lock_guard lock(mutex_);
-  for (const ExplainRecord& r : ring_) {
-    if (r.id != id || id == 0) continue;
-    out = r;
-    return true;
+  if (id == 0) return false;
+  for (const Snapshot<ExplainRecord>& record : ring_) {
+    out = record.read();
+    if (out.id == id) return true;
   }
   return false;
 }
 
 std::size_t ExplainRing::copy(std::array<ExplainRecord, records>& out) const {
-  const std::lock_guard lock(mutex_);
-  const std::uint64_t first = entered_ > records ? entered_ - records : 0;
-  for (std::uint64_t t = first; t < entered_; ++t) out[t - first] = ring_[t % records];
-  return static_cast<std::size_t>(entered_ - first);
+  const std::uint64_t entered = entered_.load(std::memory_order_acquire);
+  const std::uint64_t first = entered > records ? entered - records : 0;
+  for (std::uint64_t t = first; t < entered; ++t) out[t - first] = ring_[t % records].read();
+  return static_cast<std::size_t>(entered - first);
 }
 
 }  // namespace kvc

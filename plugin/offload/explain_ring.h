@@ -2,10 +2,11 @@
 // 2.3 explain).
 #pragma once
 #include <array>
+#include <atomic>
 #include <cstdint>
-#include <mutex>
 #include <string>
 
+#include "plugin/core/counters.h"
 #include "plugin/offload/scheduler_role.h"
 
 namespace kvc {
@@ -41,7 +42,9 @@ void append_json(std::string& out, const ExplainRecord& record);
 // Appends a JSON string, quoted and escaped; bytes that are not UTF-8 become '?'.
 void append_json_string(std::string& out, std::string_view text);
 
-// Threads:    enter and put: scheduler role; the rest: any. The lock guards copies of records only.
+// Threads:    enter and put: scheduler role; the rest: any. No lock: a reader repeats while a
+// record
+//             is being written, which is a few stores long.
 // Owns:       256 records. Invariants: a record is replaced by the request that began 256 later.
 class ExplainRing {
  public:
@@ -52,13 +55,12 @@ class ExplainRing {
   // Nothing if the record was replaced meanwhile.
   void put(std::uint64_t ticket, const ExplainRecord& record);
   [[nodiscard]] bool find(RequestId id, ExplainRecord& out) const;
-  // Oldest first; returns how many.
+  // Oldest first, but for requests that begin meanwhile; returns how many.
   std::size_t copy(std::array<ExplainRecord, records>& out) const;
 
  private:
-  mutable std::mutex mutex_;
-  std::array<ExplainRecord, records> ring_;
-  std::uint64_t entered_ = 0;
+  std::array<Snapshot<ExplainRecord>, records> ring_;
+  std::atomic<std::uint64_t> entered_{0};
 };
 
 }  // namespace kvc

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "plugin/core/op_count.h"
+
 namespace kvc {
 
 HoldBook::HoldBook(const Geometry& geometry, std::uint64_t device_blocks, BlockId null_block)
@@ -14,6 +16,7 @@ HoldBook::HoldBook(const Geometry& geometry, std::uint64_t device_blocks, BlockI
 }
 
 HoldBook::Use& HoldBook::use(GroupId group, BlockId block) {
+  KVC_OP(block, 1);
   KVC_CHECK(real(block));
   uses_[group].ensure(static_cast<std::uint64_t>(block) + 1);
   if (device_blocks_ == UINT64_MAX) {
@@ -23,6 +26,7 @@ HoldBook::Use& HoldBook::use(GroupId group, BlockId block) {
 }
 
 const HoldBook::Use* HoldBook::find(GroupId group, BlockId block) const {
+  KVC_OP(block, 1);
   const auto i = static_cast<std::uint64_t>(block);
   return real(block) && i < uses_[group].size() ? &uses_[group][i] : nullptr;
 }

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <bit>
+
 namespace kvc {
 
 std::unique_ptr<Job> JobTable::fresh() const {
@@ -13,29 +16,58 @@ std::unique_ptr<Job> JobTable::fresh() const {
 
 void JobTable::reserve(std::uint64_t jobs, std::uint64_t copies) {
   nodes_.reserve(copies);
-  ids_.reserve(jobs);
+  parts_.reserve(copies);
   open_.reserve(jobs);
+  open_loads_.reserve(jobs);
   free_.reserve(jobs);
   pool_.reserve(jobs);
   while (pool_.size() < jobs) {
     pool_.push_back(fresh());
     free_.push_back(static_cast<std::uint32_t>(pool_.size() - 1));
   }
+  if (ids_.size() >= 2 * jobs) return;
+  ids_.assign(std::bit_ceil(2 * jobs), 0);
+  for (const std::uint32_t at : open_) insert_id(at);
+}
+
+std::size_t JobTable::place_of(JobId id) const {
+  const std::size_t mask = ids_.size() - 1;
+  std::size_t p = id & mask;
+  while (ids_[p] != 0 && pool_[ids_[p] - 1]->id != id) p = (p + 1) & mask;
+  return p;
+}
+
+void JobTable::insert_id(std::uint32_t at) { ids_[place_of(pool_[at]->id)] = at + 1; }
+
+// Closes the gap: later ids of the same cluster move towards their home.
+void JobTable::erase_id(JobId id) {
+  const std::size_t mask = ids_.size() - 1;
+  std::size_t gap = place_of(id);
+  for (std::size_t p = (gap + 1) & mask; ids_[p] != 0; p = (p + 1) & mask) {
+    const std::size_t home = pool_[ids_[p] - 1]->id & mask;
+    if (((p - home) & mask) < ((p - gap) & mask)) continue;  // it would stand before its home
+    ids_[gap] = ids_[p];
+    gap = p;
+  }
+  ids_[gap] = 0;
 }
 
 Job& JobTable::create(JobKind kind, RequestId request, RequestIndex index) {
   if (free_.empty()) reserve(pool_.size() + 16, nodes_.capacity());
   const std::uint32_t at = free_.back();
   Job& job = *pool_[at];
-  ids_.emplace(last_id_ + 1, at);
   open_.push_back(at);
   free_.pop_back();
   job.id = ++last_id_;
+  insert_id(at);
   job.kind = kind;
   job.request = request;
   job.request_index = index;
   job.open_at = static_cast<std::uint32_t>(open_.size() - 1);
-  if (kind == JobKind::load) ++open_loads_;
+  if (kind == JobKind::load) {
+    job.load_at = static_cast<std::uint32_t>(open_loads_.size());
+    open_loads_.push_back(at);
+  }
   Queue& q = queue(kind);
   if (q.last != 0) {
     pool_[q.last - 1]->next_waiting = at + 1;
@@ -47,11 +79,42 @@ Job& JobTable::create(JobKind kind, RequestId request, RequestIndex index) {
 }
 
 Job* JobTable::find(JobId id) {
-  const auto it = ids_.find(id);
-  return it == ids_.end() ? nullptr : pool_[it->second].get();
+  if (ids_.empty() || id == 0) return nullptr;
+  const std::uint32_t at = ids_[place_of(id)];
+  return at == 0 ? nullptr : pool_[at - 1].get();
 }
 
-void JobTable::add_copy(Job& job, const CopyRecord& copy) {
+void JobTable::open_part(Job& job, RequestIndex request, OpenParts& parts) {
+  std::uint32_t at = free_part_;
+  if (at != 0) {
+    free_part_ = parts_[at - 1].next_of_job;
+  } else {
+    parts_.emplace_back();
+    at = static_cast<std::uint32_t>(parts_.size());
+  }
+  parts_[at - 1] = Part{request, job.last_copy, 0, parts.first, 0, 0};
+  if (parts.first != 0) parts_[parts.first - 1].prev_of_request = at;
+  parts.first = at;
+  if (job.last_part != 0) {
+    parts_[job.last_part - 1].next_of_job = at;
+  } else {
+    job.first_part = at;
+  }
+  job.last_part = at;
+}
+
+void JobTable::unlink_part(const Part& part, OpenParts& parts) {
+  if (part.prev_of_request != 0) {
+    parts_[part.prev_of_request - 1].next_of_request = part.next_of_request;
+  } else {
+    parts.first = part.next_of_request;
+  }
+  if (part.next_of_request != 0) {
+    parts_[part.next_of_request - 1].prev_of_request = part.prev_of_request;
+  }
+}
+
+void JobTable::add_copy(Job& job, const CopyRecord& copy, OpenParts& parts) {
   std::uint32_t at = free_node_;
   if (at != 0) {
     free_node_ = nodes_[at - 1].next;
@@ -66,23 +129,35 @@ void JobTable::add_copy(Job& job, const CopyRecord& copy) {
     job.first_copy = at;
   }
   job.last_copy = at;
+  if (job.last_part == 0 || parts_[job.last_part - 1].request != copy.request) {
+    open_part(job, copy.request, parts);
+  }
+  ++parts_[job.last_part - 1].copies;
   ++job.copies;
   ++(job.kind == JobKind::load ? load_copies_ : store_copies_);
 }
 
-void JobTable::remove(Job& job) {
+void JobTable::forget(Job& job) {
   KVC_CHECK(job.id != 0 && job.planned);
   if (job.last_copy != 0) {
     nodes_[job.last_copy - 1].next = free_node_;
     free_node_ = job.first_copy;
   }
+  if (job.last_part != 0) {
+    parts_[job.last_part - 1].next_of_job = free_part_;
+    free_part_ = job.first_part;
+  }
   (job.kind == JobKind::load ? load_copies_ : store_copies_) -= job.copies;
-  if (job.kind == JobKind::load) --open_loads_;
+  if (job.kind == JobKind::load) {
+    open_loads_[job.load_at] = open_loads_.back();
+    pool_[open_loads_.back()]->load_at = job.load_at;
+    open_loads_.pop_back();
+  }
   const std::uint32_t at = open_[job.open_at];
   open_[job.open_at] = open_.back();
   pool_[open_.back()]->open_at = job.open_at;
   open_.pop_back();
-  ids_.erase(job.id);
+  erase_id(job.id);
   Job empty;
   empty.ended_bits.swap(job.ended_bits);
   empty.heard_bits.swap(job.heard_bits);
@@ -143,6 +218,13 @@ std::string JobTable::verify() const {
       return fmt::format("job {} counts {} copies, {} are there", job.id, job.copies, own);
     }
     if (job.ranks_ended >= ranks_) return fmt::format("job {} has ended and is open", job.id);
+    if (ids_[place_of(job.id)] != at + 1)
+      return fmt::format("job {} is not found by its id", job.id);
+    std::uint64_t in_parts = 0;
+    for (std::uint32_t p = job.first_part; p != 0; p = parts_[p - 1].next_of_job) {
+      in_parts += parts_[p - 1].copies;
+    }
+    if (in_parts != own) return fmt::format("job {}: its parts hold {} copies", job.id, in_parts);
     copies += own;
   }
   if (copies != load_copies_ + store_copies_) return "copies of open jobs are miscounted";

@@ -1,16 +1,18 @@
 // Jobs between the call that hands their id out and the last rank's report (design 2.3 "Jobs").
 #pragma once
-#include <boost/unordered/unordered_flat_map.hpp>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "plugin/coordinator/key_index.h"
-#include "plugin/offload/request_table.h"
+#include "plugin/core/op_count.h"
 #include "plugin/offload/scheduler_role.h"
 
 namespace kvc {
+
+using RequestIndex = std::uint32_t;
+inline constexpr RequestIndex no_request = UINT32_MAX;
 
 // One block of a job: a tier entry and the device block that the job holds.
 struct CopyRecord {
@@ -54,14 +56,24 @@ struct Job {
   // Links of the table.
   std::uint32_t first_copy = 0;  // + 1
   std::uint32_t last_copy = 0;
+  std::uint32_t first_part = 0;  // + 1
+  std::uint32_t last_part = 0;
   std::uint32_t next_waiting = 0;  // + 1: next job that waits for a plan
   std::uint32_t open_at = 0;
+  std::uint32_t load_at = 0;  // loads: the place among open loads
+};
+
+// The parts of open jobs that hold copies of one request, newest first: what the request keeps, so
+// that its copies are found without a look at those of others.
+struct OpenParts {
+  std::uint32_t first = 0;  // + 1
 };
 
 // Threads:    scheduler role only.
 // Owns:       open jobs and their copies.
 // Invariants: ids are 1, 2, ... and never reused; a job waits for exactly one plan, in the order of
-//             creation within its kind. No heap while jobs and copies stay below what reserve() was
+//             creation within its kind. Every copy of an open job is in one part, and a part in the
+//             list of its request. No heap while jobs and copies stay below what reserve() was
 //             told.
 class JobTable {
  public:
@@ -74,11 +86,13 @@ class JobTable {
   [[nodiscard]] Job* find(JobId id);
   // The id was handed out, its job may have ended.
   [[nodiscard]] bool used(JobId id) const { return id != 0 && id <= last_id_; }
-  void add_copy(Job& job, const CopyRecord& copy);
+  // `parts`: those of copy.request. They stay where they are until the job is removed.
+  void add_copy(Job& job, const CopyRecord& copy, OpenParts& parts);
   // In the order of addition.
   template <class Visit>
   void for_each_copy(const Job& job, Visit visit) {
     for (std::uint32_t at = job.first_copy; at != 0;) {
+      KVC_OP(copy, 1);
       Node& node = nodes_[at - 1];
       at = node.next;
       visit(node.copy);
@@ -87,11 +101,31 @@ class JobTable {
   template <class Visit>
   void for_each_copy(const Job& job, Visit visit) const {
     for (std::uint32_t at = job.first_copy; at != 0; at = nodes_[at - 1].next) {
+      KVC_OP(copy, 1);
       visit(nodes_[at - 1].copy);
     }
   }
-  // Forgets the job and its copies.
-  void remove(Job& job);
+  // Copies of one request in all open jobs, newest part first, each part in the order of addition.
+  template <class Visit>
+  void for_each_copy(const OpenParts& parts, Visit visit) {
+    for (std::uint32_t at = parts.first; at != 0; at = parts_[at - 1].next_of_request) {
+      const Part& part = parts_[at - 1];
+      std::uint32_t node = part.first_copy;
+      for (std::uint32_t i = 0; i < part.copies; ++i) {
+        KVC_OP(copy, 1);
+        visit(nodes_[node - 1].copy);
+        node = nodes_[node - 1].next;
+      }
+    }
+  }
+  // Forgets the job and its copies. parts_of(request): the OpenParts of each request that has some.
+  template <class PartsOf>
+  void remove(Job& job, PartsOf parts_of) {
+    for (std::uint32_t at = job.first_part; at != 0; at = parts_[at - 1].next_of_job) {
+      unlink_part(parts_[at - 1], parts_of(parts_[at - 1].request));
+    }
+    forget(job);
+  }
 
   // The oldest job of the kind that waits for a plan, or null; pop takes it out.
   [[nodiscard]] Job* waiting(JobKind kind);
@@ -101,8 +135,11 @@ class JobTable {
   [[nodiscard]] Job& open_at(std::size_t i) { return *pool_[open_[i]]; }
   [[nodiscard]] const Job& open_at(std::size_t i) const { return *pool_[open_[i]]; }
   [[nodiscard]] std::uint64_t open_of(JobKind kind) const {
-    return kind == JobKind::load ? open_loads_ : open_.size() - open_loads_;
+    return kind == JobKind::load ? open_loads_.size() : open_.size() - open_loads_.size();
   }
+  // Of them the loads, in no order.
+  [[nodiscard]] std::size_t open_loads() const { return open_loads_.size(); }
+  [[nodiscard]] Job& open_load_at(std::size_t i) { return *pool_[open_loads_[i]]; }
   [[nodiscard]] std::uint64_t copies_of(JobKind kind) const {
     return kind == JobKind::load ? load_copies_ : store_copies_;
   }
@@ -120,12 +157,29 @@ class JobTable {
     CopyRecord copy;
     std::uint32_t next = 0;  // + 1
   };
+  // Consecutive copies of a job that are of one request.
+  struct Part {
+    RequestIndex request = no_request;
+    std::uint32_t first_copy = 0;  // + 1, as all links
+    std::uint32_t copies = 0;
+    std::uint32_t next_of_request = 0;
+    std::uint32_t prev_of_request = 0;
+    std::uint32_t next_of_job = 0;  // or next free part
+  };
   struct Queue {
     std::uint32_t first = 0;  // + 1
     std::uint32_t last = 0;
   };
   Queue& queue(JobKind kind) { return kind == JobKind::load ? loads_ : stores_; }
   [[nodiscard]] std::unique_ptr<Job> fresh() const;
+  void open_part(Job& job, RequestIndex request, OpenParts& parts);
+  void unlink_part(const Part& part, OpenParts& parts);
+  void forget(Job& job);
+  // Places of ids: a table of pool indices + 1 by the low bits of the id, probed upwards. Unlike a
+  // general map it needs no new memory however many jobs come and go.
+  [[nodiscard]] std::size_t place_of(JobId id) const;
+  void insert_id(std::uint32_t at);
+  void erase_id(JobId id);
   static bool set_bit(std::vector<std::uint64_t>& bits, std::uint32_t rank);
 
   std::uint32_t ranks_;
@@ -133,12 +187,14 @@ class JobTable {
   std::vector<std::unique_ptr<Job>> pool_;
   std::vector<std::uint32_t> free_;
   std::vector<std::uint32_t> open_;
-  boost::unordered_flat_map<JobId, std::uint32_t> ids_;
+  std::vector<std::uint32_t> open_loads_;
+  std::vector<std::uint32_t> ids_;  // a power of two, at least twice the jobs
   std::vector<Node> nodes_;
   std::uint32_t free_node_ = 0;  // + 1
+  std::vector<Part> parts_;
+  std::uint32_t free_part_ = 0;  // + 1
   Queue loads_;
   Queue stores_;
-  std::uint64_t open_loads_ = 0;
   std::uint64_t load_copies_ = 0;
   std::uint64_t store_copies_ = 0;
 };

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "plugin/core/op_count.h"
+
 namespace kvc {
 
 LeaseTable::LeaseTable(const Geometry& geometry, HostTier& tier, std::uint32_t leases_max,
@@ -33,6 +35,7 @@ std::uint32_t LeaseTable::open(RequestIndex request, std::uint64_t step, Tokens 
   lease.max_tokens = max_tokens;
   std::swap(lease.hit, hit);
   for (const GroupHit& g : lease.hit.groups) {
+    KVC_OP(entry, g.slots.size());
     for (const SlotId entry : g.slots) tier_.pin(entry, PinKind::lease);
   }
   link_newest(at);
@@ -75,6 +78,7 @@ void LeaseTable::end(std::uint32_t at) {
   Lease& lease = leases_[at];
   KVC_CHECK(lease.request != no_request);
   for (const GroupHit& g : lease.hit.groups) {
+    KVC_OP(entry, g.slots.size());
     for (auto it = g.slots.rbegin(); it != g.slots.rend(); ++it) {
       tier_.unpin(*it, PinKind::lease);
     }

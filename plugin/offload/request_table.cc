@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <new>
 
+#include "plugin/core/op_count.h"
+
 namespace kvc {
 
 RequestTable::RequestTable(const Geometry& geometry, RequestLimits limits, HoldBook& holds)
@@ -123,6 +125,7 @@ void RequestTable::release(RequestIndex index) {
 }
 
 void RequestTable::set_cell(GroupProgress& g, GroupId group, std::uint64_t position, BlockId cell) {
+  KVC_OP(cell, 1);
   BlockId& at = g.cells[position];
   const BlockId old = decode(at);
   const BlockId fresh = decode(cell);

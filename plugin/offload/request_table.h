@@ -13,14 +13,13 @@
 #include "plugin/offload/explain_ring.h"
 #include "plugin/offload/hold_book.h"
 #include "plugin/offload/id_history.h"
+#include "plugin/offload/job_table.h"
 #include "plugin/offload/offer_ledger.h"
 #include "plugin/offload/scheduler_role.h"
 #include "plugin/offload/zeroed_array.h"
 
 namespace kvc {
 
-using RequestIndex = std::uint32_t;
-inline constexpr RequestIndex no_request = UINT32_MAX;
 inline constexpr std::uint32_t no_lease = UINT32_MAX;
 
 // One group of a request within its admission. Only groups that are stored by position have cells.
@@ -70,6 +69,7 @@ struct Request {
   JobId load = 0;  // the load job without verdict
   RunId run = no_run;
   std::uint32_t open_copies = 0;  // of loads and stores that have not ended
+  OpenParts open_parts;           // where they are
   std::uint32_t owned_handoffs = 0;
   std::vector<std::byte> keys;
   std::vector<GroupProgress> groups;

@@ -4,17 +4,6 @@
 
 namespace kvc {
 
-template <class Visit>
-void Admissions::for_each_open_copy(RequestIndex index, Visit visit) {
-  for (std::size_t i = 0; i < core_.jobs.open(); ++i) {
-    Job& job = core_.jobs.open_at(i);
-    if (job.request_index != no_request && job.request_index != index) continue;
-    core_.jobs.for_each_copy(job, [&](CopyRecord& copy) {
-      if (copy.request == index) visit(copy);
-    });
-  }
-}
-
 void Admissions::admit(RequestIndex index) {
   Request& r = core_.requests[index];
   if (!r.admitted) {
@@ -31,7 +20,7 @@ void Admissions::admit(RequestIndex index) {
 void Admissions::disown_handoffs(RequestIndex index) {
   Request& r = core_.requests[index];
   if (r.owned_handoffs == 0) return;
-  for_each_open_copy(index, [&](CopyRecord& copy) {
+  core_.jobs.for_each_copy(r.open_parts, [&](CopyRecord& copy) {
     if (!copy.owned) return;
     copy.owned = false;
     core_.holds.table_remove(copy.group, copy.block);
@@ -40,9 +29,8 @@ void Admissions::disown_handoffs(RequestIndex index) {
 }
 
 std::uint64_t Admissions::future_orphans(RequestIndex index) {
-  if (core_.requests[index].open_copies == 0) return 0;
   std::uint64_t count = 0;
-  for_each_open_copy(index, [&](const CopyRecord& copy) {
+  core_.jobs.for_each_copy(core_.requests[index].open_parts, [&](const CopyRecord& copy) {
     count += core_.holds.only_table(copy.group, copy.block);
   });
   return count;

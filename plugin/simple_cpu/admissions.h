@@ -23,9 +23,6 @@ class Admissions {
   [[nodiscard]] std::uint64_t future_orphans(RequestIndex index);
 
  private:
-  template <class Visit>
-  void for_each_open_copy(RequestIndex index, Visit visit);
-
   SchedulerCore& core_;
   StorePlanner& planner_;
 };

@@ -44,9 +44,10 @@ void CompletionFlow::condemn(SlotId entry) {
     }
     if (contains) core_.end_lease(core_.requests[lease.request]);
   }
-  for (std::size_t i = 0; i < core_.jobs.open(); ++i) {
-    Job& job = core_.jobs.open_at(i);
-    if (job.kind != JobKind::load || job.verdict_given || job.forced != Code::ok) continue;
+  for (std::size_t i = 0; i < core_.jobs.open_loads(); ++i) {
+    KVC_OP(job, 1);
+    Job& job = core_.jobs.open_load_at(i);
+    if (job.verdict_given || job.forced != Code::ok) continue;
     bool reads = false;
     core_.jobs.for_each_copy(job, [&](const CopyRecord& c) { reads = reads || c.entry == entry; });
     if (reads) job.forced = Code::io;
@@ -227,7 +228,8 @@ void CompletionFlow::end_job(Job& job) {
   out.job.status = status;
   ended_.push_back(out);
   if (job.kind == JobKind::store) ++core_.copies_ended;
-  core_.jobs.remove(job);
+  core_.jobs.remove(
+      job, [&](RequestIndex index) -> OpenParts& { return core_.requests[index].open_parts; });
 }
 
 void CompletionFlow::reset_jobs(bool invalidate) {

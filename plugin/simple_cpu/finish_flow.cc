@@ -33,15 +33,9 @@ void FinishFlow::last_offers(RequestIndex index, const RequestEnd& end, JobId& j
 
 // Every device block of the request that open jobs hold, once per hold, deepest position first.
 void FinishFlow::list_held(RequestIndex index) {
-  const Request& r = core_.requests[index];
-  if (r.open_copies == 0) return;
-  for (std::size_t i = 0; i < core_.jobs.open(); ++i) {
-    const Job& job = core_.jobs.open_at(i);
-    if (job.request_index != no_request && job.request_index != index) continue;
-    core_.jobs.for_each_copy(job, [&](const CopyRecord& copy) {
-      if (copy.request == index) held_.push_back({copy.group, copy.block, copy.position});
-    });
-  }
+  core_.jobs.for_each_copy(core_.requests[index].open_parts, [&](const CopyRecord& copy) {
+    held_.push_back({copy.group, copy.block, copy.position});
+  });
   std::sort(held_.begin(), held_.end(), DeepestFirst{core_.geometry});
 }
 

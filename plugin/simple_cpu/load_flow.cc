@@ -65,6 +65,7 @@ void LoadFlow::fill(Job& job, RequestIndex index, const Hit& hit,
   for (const GroupId g : core_.geometry.cacheable()) {
     const GroupHit& found = hit.groups[g];
     for (std::size_t i = 0; i < found.slots.size(); ++i) {
+      KVC_OP(entry, 1);
       CopyRecord copy;
       copy.group = g;
       copy.position = found.first_position + i;
@@ -74,7 +75,7 @@ void LoadFlow::fill(Job& job, RequestIndex index, const Hit& hit,
       core_.tier.pin(copy.entry, PinKind::job);
       core_.tier.touch(copy.entry, r.run);
       core_.holds.hold(g, copy.block);
-      core_.jobs.add_copy(job, copy);
+      core_.jobs.add_copy(job, copy, r.open_parts);
       ++r.open_copies;
       held_.push_back({g, copy.block, copy.position});
     }

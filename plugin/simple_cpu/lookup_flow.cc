@@ -44,9 +44,10 @@ bool LookupFlow::attached(RequestIndex index, Tokens start, Tokens end) {
   const Tokens h = core_.geometry.hash_unit();
   const std::byte* key = block_key(core_.requests.keys(core_.requests[index]), end, h);
   std::uint64_t now = 0;
-  for (std::size_t i = 0; i < core_.jobs.open(); ++i) {
-    const Job& job = core_.jobs.open_at(i);
-    if (job.kind != JobKind::load || job.verdict_given || job.forced != Code::ok) continue;
+  for (std::size_t i = 0; i < core_.jobs.open_loads(); ++i) {
+    KVC_OP(job, 1);
+    const Job& job = core_.jobs.open_load_at(i);
+    if (job.verdict_given || job.forced != Code::ok) continue;
     if (job.request_index == index || job.begin > start || job.end < end) continue;
     if (!full_only_ && job.end != end) continue;
     const Request& other = core_.requests[job.request_index];

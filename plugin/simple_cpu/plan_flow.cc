@@ -105,6 +105,7 @@ bool PlanFlow::take_confirmed(RequestIndex index, const ScheduledRequest& s) {
 }
 
 void PlanFlow::schedule(const ScheduledRequest& s, StoreSelection& selection) {
+  KVC_OP(request, 1);
   RequestIndex index = no_request;
   const RequestTable::Known known = core_.requests.find(s.request, index);
   if (known == RequestTable::Known::untracked) return;

@@ -85,6 +85,7 @@ void SimpleCpuScheduler::note_gates() {
 void SimpleCpuScheduler::publish() {
   core_.ledger.check_balanced();
   for (const RequestIndex index : core_.dirty) {
+    KVC_OP(record, 1);
     Request& r = core_.requests[index];
     r.dirty = false;
     core_.explain.put(r.explain_ticket, r.explain);

@@ -87,6 +87,7 @@ bool StorePlanner::find_block(RequestIndex index, StoreCandidate& c, Verdict& ve
 }
 
 StorePlanner::Verdict StorePlanner::try_candidate(StoreCandidate& c, StoreSelection& selection) {
+  KVC_OP(entry, 1);
   SlotId entry = no_slot;
   switch (core_.tier.find(c.group, c.key, entry)) {
     case Presence::published:
@@ -111,6 +112,7 @@ StorePlanner::Verdict StorePlanner::try_candidate(StoreCandidate& c, StoreSelect
 StorePlanner::Verdict StorePlanner::try_position(RequestIndex index, GroupId group,
                                                  std::uint64_t position, bool counted,
                                                  StoreSelection& selection) {
+  KVC_OP(position, 1);
   const Request& r = core_.requests[index];
   StoreCandidate c;
   c.request = index;
@@ -130,6 +132,7 @@ void StorePlanner::retry_waiting(RequestIndex index, GroupId group, StoreSelecti
   g.wait_retry = false;
   std::uint64_t low = g.wait_high;
   for (std::uint64_t p = g.wait_low; p < g.wait_high && g.waiting > 0; ++p) {
+    KVC_OP(cell, 1);
     if (!RequestTable::waits(g, p)) continue;
     const bool counted = p >= g.counted;
     Verdict v = try_position(index, group, p, counted, selection);
@@ -259,6 +262,7 @@ void StorePlanner::end_waiting(RequestIndex index, GroupId group, const Outcome*
   Request& r = core_.requests[index];
   GroupProgress& g = r.groups[group];
   for (std::uint64_t p = g.wait_low; p < g.wait_high && g.waiting > 0; ++p) {
+    KVC_OP(cell, 1);
     if (!RequestTable::waits(g, p)) continue;
     RequestTable::clear_waiting(g, p);
     if (p < g.counted) continue;

@@ -45,7 +45,7 @@ void StoreSelection::commit(const StoreCandidate& c, SlotId entry) {
     core_.holds.table_add(c.group, c.block, c.position);
   }
   core_.holds.hold(c.group, c.block);
-  core_.jobs.add_copy(*job_, copy);
+  core_.jobs.add_copy(*job_, copy, r.open_parts);
   ++r.open_copies;
   --room_;
 }

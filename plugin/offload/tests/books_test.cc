@@ -1,5 +1,6 @@
 // The small books of the scheduler role: holds, ids, offers, events, jobs, requests, ranks.
 #include <boost/test/unit_test.hpp>
+#include <deque>
 #include <set>
 #include <vector>
 
@@ -172,6 +173,7 @@ BOOST_AUTO_TEST_CASE(faults_are_all_counted_and_not_all_logged) {
 
 BOOST_AUTO_TEST_CASE(jobs_wait_in_order_and_end_once_per_rank) {
   JobTable jobs(70);
+  OpenParts parts;
   jobs.reserve(2, 4);
   const JobId a = jobs.create(JobKind::load, 5, 0).id;
   const JobId b = jobs.create(JobKind::load, 6, 1).id;
@@ -185,7 +187,7 @@ BOOST_AUTO_TEST_CASE(jobs_wait_in_order_and_end_once_per_rank) {
   for (std::uint64_t i = 0; i < 5; ++i) {
     CopyRecord copy;
     copy.position = i;
-    jobs.add_copy(job, copy);
+    jobs.add_copy(job, copy, parts);
   }
   std::uint64_t next = 0;
   jobs.for_each_copy(job, [&](CopyRecord& copy) { BOOST_TEST(copy.position == next++); });
@@ -198,12 +200,74 @@ BOOST_AUTO_TEST_CASE(jobs_wait_in_order_and_end_once_per_rank) {
   BOOST_TEST(job.ranks_heard == 70u);
   BOOST_TEST(job.ranks_ended == 1u);
   BOOST_TEST(jobs.verify() == "");
-  jobs.remove(job);
+  jobs.remove(job, [&](RequestIndex) -> OpenParts& { return parts; });
+  BOOST_TEST(parts.first == 0u);
   BOOST_TEST(jobs.find(a) == nullptr);
   BOOST_TEST(jobs.open_of(JobKind::load) == 1u);
   BOOST_TEST(jobs.copies_of(JobKind::load) == 0u);
   BOOST_TEST(jobs.find(c)->id == c);
   BOOST_TEST(jobs.create(JobKind::store, 1, 0).id > c);
+  BOOST_TEST(jobs.verify() == "");
+}
+
+BOOST_AUTO_TEST_CASE(a_request_finds_its_copies_among_those_of_others) {
+  JobTable jobs(1);
+  jobs.reserve(4, 16);
+  std::array<OpenParts, 3> parts;
+  const auto parts_of = [&](RequestIndex i) -> OpenParts& { return parts[i]; };
+  const auto copies_of = [&](RequestIndex i) {
+    std::vector<std::uint64_t> out;
+    jobs.for_each_copy(parts[i], [&](const CopyRecord& c) {
+      BOOST_TEST(c.request == i);
+      out.push_back(c.position);
+    });
+    std::sort(out.begin(), out.end());
+    return out;
+  };
+  const auto add = [&](Job& job, RequestIndex request, std::uint64_t position) {
+    CopyRecord copy;
+    copy.request = request;
+    copy.position = position;
+    jobs.add_copy(job, copy, parts[request]);
+  };
+  using List = std::vector<std::uint64_t>;
+  Job& shared = jobs.create(JobKind::store, 0, no_request);
+  for (const std::uint64_t p : {1, 2, 3}) add(shared, 0, p);
+  add(shared, 1, 4);
+  add(shared, 0, 5);
+  Job& own = jobs.create(JobKind::load, 7, 0);
+  add(own, 0, 6);
+  jobs.pop_waiting(JobKind::store);
+  jobs.pop_waiting(JobKind::load);
+  BOOST_TEST(copies_of(0) == (List{1, 2, 3, 5, 6}));
+  BOOST_TEST(copies_of(1) == List{4});
+  BOOST_TEST(copies_of(2) == List{});
+  BOOST_TEST(jobs.verify() == "");
+  jobs.remove(shared, parts_of);
+  BOOST_TEST(copies_of(0) == List{6});
+  BOOST_TEST(copies_of(1) == List{});
+  jobs.remove(own, parts_of);
+  BOOST_TEST(parts[0].first == 0u);
+}
+
+BOOST_AUTO_TEST_CASE(ids_of_jobs_are_found_however_many_come_and_go) {
+  JobTable jobs(1);
+  jobs.reserve(64, 64);
+  std::deque<JobId> open;
+  Prng random(4);
+  const auto no_parts = [](RequestIndex) -> OpenParts& { throw std::logic_error("no copies"); };
+  for (int i = 0; i < 20'000; ++i) {
+    if (open.size() < 100 && (open.empty() || random.chance(1, 2))) {
+      open.push_back(jobs.create(JobKind::load, 1, 0).id);
+      jobs.pop_waiting(JobKind::load);
+      continue;
+    }
+    const std::size_t at = random.below(open.size());
+    jobs.remove(*jobs.find(open[at]), no_parts);
+    BOOST_TEST(jobs.find(open[at]) == nullptr);
+    open.erase(open.begin() + static_cast<std::ptrdiff_t>(at));
+    for (const JobId id : open) BOOST_REQUIRE(jobs.find(id)->id == id);
+  }
   BOOST_TEST(jobs.verify() == "");
 }
 

@@ -1,7 +1,13 @@
-// The calls of a step use no heap once set_ranks has sized the tier (design 2.5.3): this program
-// counts operator new inside them.
+// The calls of a step use no heap and take no lock once set_ranks has sized the tier
+// (design 2.5.3): this program counts operator new, malloc and its kin, and pthread_mutex_lock
+// inside them.
+#include <dlfcn.h>
+#include <pthread.h>
+
 #include <cstdlib>
+#include <mutex>
 #include <new>
+#include <shared_mutex>
 
 #include "plugin/simple_cpu/tests/byte_world.h"
 
@@ -9,10 +15,14 @@ namespace {
 
 thread_local bool watched = false;
 thread_local std::uint64_t allocations = 0;
+thread_local std::uint64_t locks = 0;
 
 }  // namespace
 
-// Not inlined: gcc would take the pair of malloc and free for a mismatch.
+#if defined(KVC_SANITIZED)
+
+// The sanitizer has malloc and the locks for itself. Not inlined: gcc would take the pair of malloc
+// and free for a mismatch.
 [[gnu::noinline]] void* operator new(std::size_t size) {
   if (watched) ++allocations;
   void* p = std::malloc(size == 0 ? 1 : size);
@@ -21,6 +31,57 @@ thread_local std::uint64_t allocations = 0;
 }
 [[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
 [[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+
+#else
+
+// operator new of libstdc++ calls malloc: these see everything that the C++ code allocates too.
+extern "C" {
+
+// Of glibc, under the names that stay when malloc is replaced.
+void* __libc_malloc(std::size_t);                 // NOLINT(bugprone-reserved-identifier)
+void* __libc_calloc(std::size_t, std::size_t);    // NOLINT(bugprone-reserved-identifier)
+void* __libc_realloc(void*, std::size_t);         // NOLINT(bugprone-reserved-identifier)
+void* __libc_memalign(std::size_t, std::size_t);  // NOLINT(bugprone-reserved-identifier)
+
+[[gnu::visibility("default")]] void* malloc(std::size_t size) {
+  if (watched) ++allocations;
+  return __libc_malloc(size);
+}
+[[gnu::visibility("default")]] void* calloc(std::size_t count, std::size_t size) {
+  if (watched) ++allocations;
+  return __libc_calloc(count, size);
+}
+[[gnu::visibility("default")]] void* realloc(void* p, std::size_t size) {
+  if (watched) ++allocations;
+  return __libc_realloc(p, size);
+}
+[[gnu::visibility("default")]] void* aligned_alloc(std::size_t align, std::size_t size) {
+  if (watched) ++allocations;
+  return __libc_memalign(align, size);
+}
+
+[[gnu::visibility("default")]] int pthread_mutex_lock(pthread_mutex_t* mutex) {
+  using Lock = int (*)(pthread_mutex_t*);
+  static const auto real = reinterpret_cast<Lock>(::dlsym(RTLD_NEXT, "pthread_mutex_lock"));
+  if (watched) ++locks;
+  return real(mutex);
+}
+[[gnu::visibility("default")]] int pthread_rwlock_wrlock(pthread_rwlock_t* lock) {
+  using Lock = int (*)(pthread_rwlock_t*);
+  static const auto real = reinterpret_cast<Lock>(::dlsym(RTLD_NEXT, "pthread_rwlock_wrlock"));
+  if (watched) ++locks;
+  return real(lock);
+}
+[[gnu::visibility("default")]] int pthread_rwlock_rdlock(pthread_rwlock_t* lock) {
+  using Lock = int (*)(pthread_rwlock_t*);
+  static const auto real = reinterpret_cast<Lock>(::dlsym(RTLD_NEXT, "pthread_rwlock_rdlock"));
+  if (watched) ++locks;
+  return real(lock);
+}
+
+}  // extern "C"
+
+#endif
 
 using namespace kvc;
 using namespace kvc::test;
@@ -126,16 +187,66 @@ BOOST_AUTO_TEST_CASE(the_watch_sees_an_allocation) {
   }
   BOOST_TEST(*p == 7);
   BOOST_TEST(allocations == before + 1);
+#if !defined(KVC_SANITIZED)
+  // Through a volatile pointer: the compiler may not know that the memory is not used.
+  void* volatile raw = nullptr;
+  {
+    const Watch watch;
+    raw = std::calloc(3, 5);
+    raw = std::realloc(raw, 100);
+  }
+  std::free(raw);
+  BOOST_TEST(allocations == before + 3);
+#endif
   allocations = 0;
 }
 
-BOOST_AUTO_TEST_CASE(calls_of_a_step_allocate_nothing) {
+#if !defined(KVC_SANITIZED)
+BOOST_AUTO_TEST_CASE(the_watch_sees_a_lock) {
+  std::mutex mutex;
+  std::shared_mutex shared;
+  {
+    const Watch watch;
+    const std::lock_guard one(mutex);
+    const std::lock_guard two(shared);
+  }
+  {
+    const Watch watch;
+    const std::shared_lock three(shared);
+  }
+  BOOST_TEST(locks == 3u);
+  locks = 0;
+}
+#endif
+
+BOOST_AUTO_TEST_CASE(calls_of_a_step_allocate_nothing_and_take_no_lock) {
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
     run({{full(16)}, 16, 16, 1}, seed);
     run({{full(16), sliding(16, 48)}, 16, 16, 1}, seed);
     run({{full(64), state(64)}, 16, 64, 1}, seed);
   }
   BOOST_TEST(allocations == 0u);
+  BOOST_TEST(locks == 0u);
+}
+
+// Jobs come and go for as long as an engine runs: nothing may fill up.
+BOOST_AUTO_TEST_CASE(many_jobs_allocate_nothing) {
+  const Layout layout{{full(16)}, 16, 16, 1};
+  Rig rig(layout, 600);
+  rig.role = std::make_unique<WatchedRole>(std::move(rig.role));
+  rig.checks = false;
+  const Tables tables = rig.fresh_tables(8'000, 1);
+  for (RequestId id = 1; id <= 40; ++id) {
+    BOOST_REQUIRE(rig.begin(id, tokens_of(static_cast<std::uint32_t>(id), 8'000)) == Code::ok);
+    for (std::uint64_t confirmed = 16; confirmed <= 8'000; confirmed += 16) {
+      rig.step({{id, confirmed, confirmed == 16 ? tables : Tables{}}});
+      rig.finish_all();
+    }
+    rig.end(id, 8'000);
+  }
+  BOOST_TEST(rig.stat("store_blocks") >= 19'000u);
+  BOOST_TEST(allocations == 0u);
+  BOOST_TEST(locks == 0u);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
