@@ -5,6 +5,7 @@
 
 #include "config/model_config.h"
 #include "config/simple_cpu_options.h"
+#include "plugin/tests/seed.h"
 
 namespace {
 
@@ -34,10 +35,7 @@ void must_refuse(const std::string& text) {
   BOOST_CHECK_MESSAGE(!parse_simple_cpu(text, "file").ok(), "accepted: " << text.substr(0, 80));
 }
 
-std::uint64_t seed() {
-  const char* given = std::getenv("KVC_SEED");
-  return given != nullptr ? std::strtoull(given, nullptr, 10) : 20260401;
-}
+std::uint64_t seed() { return kvc::test::seed_or(20260401); }
 
 std::string example(const char* name) {
   const auto text =
@@ -107,10 +105,7 @@ BOOST_AUTO_TEST_CASE(random_damage_to_a_good_file_is_an_answer) {
         }
         if (text.empty()) text = " ";
       }
-      BOOST_TEST_CONTEXT("repeat: KVC_SEED=" << seed()
-                                             << " kvc_config_test --run_test=hostile_toml") {
-        feed(text);
-      }
+      BOOST_TEST_CONTEXT(kvc::test::repeat_command(seed())) { feed(text); }
     }
   }
 }

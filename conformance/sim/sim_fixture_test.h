@@ -11,6 +11,7 @@
 
 #include "conformance/sim/simulation.h"
 #include "host_stub/loader/loader.h"
+#include "plugin/tests/seed.h"
 
 // Sanitizers end the process without unwinding; they call this before.
 // NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): their name
@@ -38,15 +39,11 @@ inline const host::LoadedConnector& connector() {
   return loaded;
 }
 
-inline std::string again(std::uint64_t seed) {
-  return fmt::format("repeat: KVC_SEED={} " KVC_BIN_DIR "/kvc_sim_test --run_test=sim/seeds", seed);
-}
-
 // Names the world that runs if the process dies in it: an abort, a sanitizer's finding.
 class InWorld {
  public:
   explicit InWorld(const World& world) {
-    std::snprintf(text(), text_bytes, "%s\n", again(world.seed).c_str());
+    std::snprintf(text(), text_bytes, "%s\n", kvc::test::repeat_command(world.seed).c_str());
     if (__sanitizer_set_death_callback != nullptr) __sanitizer_set_death_callback(say);
   }
   InWorld(const InWorld&) = delete;

@@ -7,6 +7,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include "conformance/sim/sim_fixture_test.h"
+#include "plugin/tests/seed.h"
 
 namespace {
 
@@ -77,7 +78,8 @@ BOOST_AUTO_TEST_CASE(seeds) {
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
     const World world = draw_world(seed);
     const InWorld here(world);
-    BOOST_TEST_CONTEXT("seed " << seed << ", " << describe(world) << again(seed)) {
+    BOOST_TEST_CONTEXT("seed " << seed << ", " << describe(world)
+                               << kvc::test::repeat_command(seed)) {
       const Script script = reference(world);
       const Outcome outcome = run_world(connector(), world, script);
       BOOST_TEST(outcome.error == "");

@@ -199,13 +199,4 @@ std::optional<std::string> Mirror::compare_per_group(const oracle::World& world,
   return std::nullopt;
 }
 
-std::uint64_t seed_of_run() {
-  const char* given = std::getenv("KVC_SEED");
-  return given != nullptr ? std::strtoull(given, nullptr, 10) : 20261101;
-}
-
-std::string repeat_command(const char* test) {
-  return text("repeat: KVC_SEED=", seed_of_run(), " kvc_oracle_lookup_test --run_test=", test);
-}
-
 }  // namespace kvc::oracle_tests

@@ -67,9 +67,4 @@ class Mirror {
   Hit hit_;
 };
 
-// Seed of the random tests: KVC_SEED or a fixed one.
-std::uint64_t seed_of_run();
-// "repeat: KVC_SEED=... kvc_oracle_lookup_test --run_test=<suite>/<name>".
-std::string repeat_command(const char* test);
-
 }  // namespace kvc::oracle_tests

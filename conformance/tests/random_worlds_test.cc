@@ -6,14 +6,15 @@
 #include <random>
 
 #include "conformance/tests/mirror.h"
+#include "plugin/tests/seed.h"
 
 namespace {
 
 using namespace kvc::oracle;
 using kvc::oracle_tests::describe;
 using kvc::oracle_tests::Mirror;
-using kvc::oracle_tests::repeat_command;
-using kvc::oracle_tests::seed_of_run;
+using kvc::test::repeat_command;
+using kvc::test::seed_or;
 
 class Maker {
  public:
@@ -88,8 +89,8 @@ class Maker {
 
 // Calls check(maker, world, mirror) for `count` random worlds that the coordinator takes.
 template <class Check>
-void for_worlds(const char* test, int count, bool drafts, Check check) {
-  Maker maker(seed_of_run());
+void for_worlds(int count, bool drafts, Check check) {
+  Maker maker(seed_or(20261101));
   count /= kvc::oracle_tests::sample_divisor;
   int wrong = 0;
   int taken = 0;
@@ -108,7 +109,7 @@ void for_worlds(const char* test, int count, bool drafts, Check check) {
     ++taken;
     const std::optional<std::string> differs = check(maker, w, *mirror);
     if (differs && ++wrong <= 5) {
-      BOOST_ERROR("world " << i << ": " << *differs << "\n  " << repeat_command(test));
+      BOOST_ERROR("world " << i << ": " << *differs << "\n  " << repeat_command(seed_or(20261101)));
     }
   }
   BOOST_TEST(wrong == 0);
@@ -120,7 +121,7 @@ void for_worlds(const char* test, int count, bool drafts, Check check) {
 BOOST_AUTO_TEST_SUITE(random_worlds)
 
 BOOST_AUTO_TEST_CASE(a_lookup_finds_the_longest_prefix_that_all_groups_serve) {
-  for_worlds("random_worlds/a_lookup_finds_the_longest_prefix_that_all_groups_serve", 20'000, false,
+  for_worlds(20'000, false,
              [](Maker& maker, World& w, Mirror& mirror) -> std::optional<std::string> {
                for (const std::uint64_t cap : {w.tokens - 1, maker.below(w.tokens)}) {
                  if (auto why = mirror.compare(w, cap)) return *why + "\n  " + describe(w, cap);
@@ -130,7 +131,7 @@ BOOST_AUTO_TEST_CASE(a_lookup_finds_the_longest_prefix_that_all_groups_serve) {
 }
 
 BOOST_AUTO_TEST_CASE(a_lookup_with_draft_groups_follows_the_rules) {
-  for_worlds("random_worlds/a_lookup_with_draft_groups_follows_the_rules", 20'000, true,
+  for_worlds(20'000, true,
              [](Maker& maker, World& w, Mirror& mirror) -> std::optional<std::string> {
                for (const std::uint64_t cap : {w.tokens - 1, maker.below(w.tokens)}) {
                  if (auto why = mirror.compare(w, cap)) return *why + "\n  " + describe(w, cap);
@@ -140,34 +141,32 @@ BOOST_AUTO_TEST_CASE(a_lookup_with_draft_groups_follows_the_rules) {
 }
 
 BOOST_AUTO_TEST_CASE(every_group_alone_finds_the_longest_prefix_it_serves) {
-  for_worlds("random_worlds/every_group_alone_finds_the_longest_prefix_it_serves", 10'000, false,
-             [](Maker&, World& w, Mirror& mirror) -> std::optional<std::string> {
-               const auto why = mirror.compare_per_group(w, w.tokens - 1);
-               if (why) return *why + "\n  " + describe(w, w.tokens - 1);
-               return std::nullopt;
-             });
+  for_worlds(10'000, false, [](Maker&, World& w, Mirror& mirror) -> std::optional<std::string> {
+    const auto why = mirror.compare_per_group(w, w.tokens - 1);
+    if (why) return *why + "\n  " + describe(w, w.tokens - 1);
+    return std::nullopt;
+  });
 }
 
 // A law of the answer itself: holding more never makes a hit shorter.
 BOOST_AUTO_TEST_CASE(a_hit_never_gets_shorter_when_more_is_held) {
-  for_worlds("random_worlds/a_hit_never_gets_shorter_when_more_is_held", 2'000, false,
-             [](Maker& maker, World& w, Mirror& mirror) -> std::optional<std::string> {
-               const std::uint64_t cap = w.tokens - 1;
-               std::uint64_t before = best_hit(w, cap);
-               for (int more = 0; more < 6; ++more) {
-                 const std::size_t g = static_cast<std::size_t>(maker.below(w.groups.size()));
-                 if (!w.groups[g].cacheable) continue;
-                 const bool fine =
-                     w.groups[g].kind == Kind::full || w.groups[g].kind == Kind::state;
-                 const std::uint64_t step = fine ? w.hash_unit : w.span(g);
-                 w.groups[g].held.insert(step * (1 + maker.below(w.tokens / step + 1)));
-                 if (auto why = mirror.compare(w, cap)) return *why + "\n  " + describe(w, cap);
-                 const std::uint64_t now = best_hit(w, cap);
-                 if (now < before) return "the hit fell\n  " + describe(w, cap);
-                 before = now;
-               }
-               return std::nullopt;
-             });
+  for_worlds(
+      2'000, false, [](Maker& maker, World& w, Mirror& mirror) -> std::optional<std::string> {
+        const std::uint64_t cap = w.tokens - 1;
+        std::uint64_t before = best_hit(w, cap);
+        for (int more = 0; more < 6; ++more) {
+          const std::size_t g = static_cast<std::size_t>(maker.below(w.groups.size()));
+          if (!w.groups[g].cacheable) continue;
+          const bool fine = w.groups[g].kind == Kind::full || w.groups[g].kind == Kind::state;
+          const std::uint64_t step = fine ? w.hash_unit : w.span(g);
+          w.groups[g].held.insert(step * (1 + maker.below(w.tokens / step + 1)));
+          if (auto why = mirror.compare(w, cap)) return *why + "\n  " + describe(w, cap);
+          const std::uint64_t now = best_hit(w, cap);
+          if (now < before) return "the hit fell\n  " + describe(w, cap);
+          before = now;
+        }
+        return std::nullopt;
+      });
 }
 
 BOOST_AUTO_TEST_SUITE_END()

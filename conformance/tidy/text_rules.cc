@@ -141,4 +141,30 @@ Findings check_fault_points(const std::vector<File>& files) {
   return findings;
 }
 
+Findings check_rule_names(const std::vector<File>& files) {
+  static const std::regex name("\\b((?:R|CW|O|OW|K[0-9]+|T)-[0-9]+|AR[0-9]+)\\b");
+  static const std::regex row("(?:^|\\n)\\| *([A-Z0-9]+-?[0-9]+) *\\|");
+  const std::string document = "docs/rules.md";
+  std::set<std::string> explained;
+  for (const File& file : files) {
+    if (file.path != document) continue;
+    for (std::sregex_iterator i(file.text.begin(), file.text.end(), row), end; i != end; ++i) {
+      explained.insert((*i)[1]);
+    }
+  }
+  Findings findings;
+  for (const File& file : files) {
+    std::istringstream in(file.text);
+    std::string line;
+    for (std::size_t number = 1; std::getline(in, line); ++number) {
+      for (std::sregex_iterator i(line.begin(), line.end(), name), end; i != end; ++i) {
+        if (explained.insert((*i)[1]).second) {
+          findings.push_back({file.path, number, document + " has no row for " + (*i)[1].str()});
+        }
+      }
+    }
+  }
+  return findings;
+}
+
 }  // namespace kvc::tidy

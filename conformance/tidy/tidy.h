@@ -49,6 +49,9 @@ using Findings = std::vector<Finding>;
 // Fault points of the code against the table in docs/testing.md, both ways.
 [[nodiscard]] Findings check_fault_points(const std::vector<File>& files);
 
+// Names of rules (R-108, CW-1, K6-50, ...) that docs/rules.md does not explain in a row.
+[[nodiscard]] Findings check_rule_names(const std::vector<File>& files);
+
 [[nodiscard]] Findings check_all(const std::vector<File>& files);
 
 }  // namespace kvc::tidy

@@ -9,6 +9,7 @@ using kvc::tidy::check_arrows;
 using kvc::tidy::check_fault_points;
 using kvc::tidy::check_functions;
 using kvc::tidy::check_registered;
+using kvc::tidy::check_rule_names;
 using kvc::tidy::check_text;
 using kvc::tidy::File;
 
@@ -166,6 +167,23 @@ BOOST_AUTO_TEST_CASE(fault_points_and_their_list_are_the_same) {
   BOOST_TEST(check_fault_points({code, right}).empty());
   BOOST_TEST(check_fault_points({code, lacks}).size() == 1u);
   BOOST_TEST(check_fault_points({code, more}).size() == 1u);
+}
+
+BOOST_AUTO_TEST_CASE(each_name_of_a_rule_has_a_row_that_explains_it) {
+  const auto name = [](const char* family, const char* number) {  // in pieces: read here too
+    return std::string(family) + "-" + number;
+  };
+  const File rules{"docs/rules.md", "| name | what |\n|---|---|\n| " + name("R", "901") +
+                                        " | this |\n| " + name("K6", "902") + " | that |\n"};
+  const File code{"plugin/edge/a.cc", "// " + name("R", "901") + ", (" + name("K6", "902") + ")\n"};
+  BOOST_TEST(check_rule_names({rules, code}).empty());
+  const File more{"cuda/b.h", "\n// " + name("CW", "903") + "; " + name("CW", "903") + " again, " +
+                                  name("OW", "904") + ".\n"};
+  const auto findings = check_rule_names({rules, code, more});
+  BOOST_REQUIRE(findings.size() == 2u);  // each once
+  BOOST_TEST(findings[0].line == 2u);
+  BOOST_TEST(findings[0].text == "docs/rules.md has no row for " + name("CW", "903"));
+  BOOST_TEST(check_rule_names({code}).size() == 2u);
 }
 
 // The tree itself.

@@ -79,6 +79,7 @@ Findings check_all(const std::vector<File>& files) {
   }
   add(check_registered(files));
   add(check_fault_points(files));
+  add(check_rule_names(files));
   return all;
 }
 

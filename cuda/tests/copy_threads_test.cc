@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "cuda/tests/copy_helpers.h"
+#include "plugin/tests/seed.h"
 
 namespace kvc {
 namespace {
@@ -58,8 +59,8 @@ BOOST_AUTO_TEST_CASE(a_large_copy_is_shared_by_the_workers) {
 }
 
 BOOST_AUTO_TEST_CASE(random_chains_of_stores_and_loads_keep_their_order_under_threads) {
-  const std::uint64_t seed = 20261129;
-  BOOST_TEST_CONTEXT("seed " << seed << ": kvc_copy_threads_test --run_test=copy_threads") {
+  const std::uint64_t seed = kvc::test::seed_or(20261129);
+  BOOST_TEST_CONTEXT(kvc::test::repeat_command(seed)) {
     std::mt19937_64 rng(seed);
     HostCopyOptions o;
     o.workers = 3;

@@ -8,6 +8,7 @@
 #include "plugin/coordinator/test_support.h"
 #include "plugin/core/fault.h"
 #include "plugin/core/prng.h"
+#include "plugin/tests/seed.h"
 
 namespace kvc {
 namespace {
@@ -428,8 +429,8 @@ struct PoolWorld {
 
 BOOST_AUTO_TEST_CASE(the_pool_agrees_with_lists_after_every_random_step) {
   for (std::uint64_t round = 0; round < 20; ++round) {
-    const std::uint64_t used = seed() + round;
-    BOOST_TEST_CONTEXT(repeat(used, "kvc_coordinator_test", "block_pool")) {
+    const std::uint64_t used = seed_or(20260917) + round;
+    BOOST_TEST_CONTEXT(repeat_command(used)) {
       PoolWorld w(4 + round, used);
       for (int i = 0; i < 400; ++i) {
         w.step();

@@ -7,6 +7,7 @@
 
 #include "plugin/coordinator/test_support.h"
 #include "plugin/core/prng.h"
+#include "plugin/tests/seed.h"
 
 namespace kvc {
 namespace {
@@ -273,8 +274,8 @@ struct World {
 
 BOOST_AUTO_TEST_CASE(the_index_agrees_with_a_list_after_every_random_step) {
   for (std::uint64_t round = 0; round < 24; ++round) {
-    const std::uint64_t used = seed() + round;
-    BOOST_TEST_CONTEXT(repeat(used, "kvc_coordinator_test", "key_index")) {
+    const std::uint64_t used = seed_or(20260917) + round;
+    BOOST_TEST_CONTEXT(repeat_command(used)) {
       const bool bounded = round % 2 == 0;
       const bool duplicates = round % 3 != 0;
       const std::uint32_t bytes = round % 4 < 2 ? 16 : 32;

@@ -7,6 +7,7 @@
 
 #include "plugin/coordinator/test_support.h"
 #include "plugin/core/prng.h"
+#include "plugin/tests/seed.h"
 
 namespace kvc {
 namespace {
@@ -300,8 +301,8 @@ struct World {
 
 BOOST_AUTO_TEST_CASE(the_order_agrees_with_a_full_scan_after_every_random_step) {
   for (std::uint64_t round = 0; round < 30; ++round) {
-    const std::uint64_t used = seed() + round;
-    BOOST_TEST_CONTEXT(repeat(used, "kvc_coordinator_test", "recency")) {
+    const std::uint64_t used = seed_or(20260917) + round;
+    BOOST_TEST_CONTEXT(repeat_command(used)) {
       World w(used);
       for (int i = 0; i < 600; ++i) {
         w.step();
@@ -418,8 +419,8 @@ std::vector<std::uint64_t> by_runs(const std::vector<Row>& rows, std::size_t cap
 
 BOOST_AUTO_TEST_CASE(sequential_requests_hit_exactly_as_a_plain_lru) {
   for (std::uint64_t round = 0; round < 8; ++round) {
-    const std::uint64_t used = seed() + round;
-    BOOST_TEST_CONTEXT(repeat(used, "kvc_coordinator_test", "recency")) {
+    const std::uint64_t used = seed_or(20260917) + round;
+    BOOST_TEST_CONTEXT(repeat_command(used)) {
       const std::vector<Row> rows = make_trace(used, 700);
       for (const std::size_t cap : {1u, 7u, 25u, 60u, 150u, 5000u}) {
         const std::vector<std::uint64_t> want = plain_lru(rows, cap);

@@ -15,15 +15,6 @@
 
 namespace kvc::test {
 
-// The seed of random tests: fixed, or KVC_SEED to repeat a failure.
-inline std::uint64_t seed() {
-  const char* given = std::getenv("KVC_SEED");
-  return given == nullptr ? 20260917 : std::strtoull(given, nullptr, 10);
-}
-inline std::string repeat(std::uint64_t used, const char* program, const char* test) {
-  return fmt::format("repeat: KVC_SEED={} bin/{} --run_test={}", used, program, test);
-}
-
 // Keys of one request: key i is unit number i with a salt for the request; different salts share
 // nothing.
 class Keys {

@@ -4,6 +4,7 @@
 
 #include "plugin/offload/tests/format_bytes.h"
 #include "plugin/offload/wire.h"
+#include "plugin/tests/seed.h"
 
 namespace kvc {
 namespace {
@@ -193,15 +194,14 @@ BOOST_AUTO_TEST_CASE(a_decided_outcome_is_carried_and_has_no_copies) {
 }
 
 BOOST_AUTO_TEST_CASE(random_damage_is_survived_and_never_accepted) {
-  const std::uint64_t seed = 4711;
+  const std::uint64_t seed = test::seed_or(4711);
   std::mt19937_64 rng(seed);
   Buffer buffer(1024);
   PlanEncoder e(buffer);
   const Buffer good = exact(example(e));
   std::uint64_t sealed_accepted = 0;
   for (int round = 0; round < 50'000; ++round) {
-    BOOST_TEST_CONTEXT("round " << round << " of seed " << seed
-                                << ": kvc_plan_format_test --run_test=plan_format") {
+    BOOST_TEST_CONTEXT("round " << round << "; " << test::repeat_command(seed)) {
       Buffer b = format_test::mutated(good, rng);
       if (b != good) BOOST_REQUIRE(!PlanView::read(b).ok());
       reseal(b);  // now the structure alone must hold

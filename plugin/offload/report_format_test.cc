@@ -4,6 +4,7 @@
 
 #include "plugin/offload/tests/format_bytes.h"
 #include "plugin/offload/wire.h"
+#include "plugin/tests/seed.h"
 
 namespace kvc {
 namespace {
@@ -118,15 +119,14 @@ BOOST_AUTO_TEST_CASE(each_damaged_field_is_refused_by_name) {
 }
 
 BOOST_AUTO_TEST_CASE(random_damage_is_survived_and_never_accepted) {
-  const std::uint64_t seed = 815;
+  const std::uint64_t seed = test::seed_or(815);
   std::mt19937_64 rng(seed);
   Buffer buffer(512);
   ReportEncoder e(buffer);
   const Buffer good = exact(example(e));
   std::uint64_t sealed_accepted = 0;
   for (int round = 0; round < 50'000; ++round) {
-    BOOST_TEST_CONTEXT("round " << round << " of seed " << seed
-                                << ": kvc_report_format_test --run_test=report_format") {
+    BOOST_TEST_CONTEXT("round " << round << "; " << test::repeat_command(seed)) {
       Buffer b = format_test::mutated(good, rng);
       if (b != good) BOOST_REQUIRE(!ReportView::read(b).ok());
       if (b.size() >= report_header_bytes) {

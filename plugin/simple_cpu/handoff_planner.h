@@ -1,4 +1,4 @@
-// State boundaries that the engine hands over (design 2.3 "Step record", R-338..R-340, R-640,
+// State boundaries that the engine hands over (design 2.3 "Step record", R-338, R-339, R-640,
 // R-645, CW-15).
 #pragma once
 #include <span>

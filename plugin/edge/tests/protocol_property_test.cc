@@ -14,6 +14,7 @@
 #include <random>
 
 #include "plugin/edge/tests/abi_host.h"
+#include "plugin/tests/seed.h"
 
 namespace kvc::abi_test {
 
@@ -356,19 +357,18 @@ constexpr std::uint64_t lives = 300;
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(random_engines_get_right_bytes_balanced_counts_and_no_leaks) {
-  const char* given = std::getenv("KVC_SEED");
-  const std::uint64_t from = given == nullptr ? 1 : std::strtoull(given, nullptr, 0);
-  const std::uint64_t count = given == nullptr ? lives : 1;
+  const std::optional<std::uint64_t> only = test::only_seed();
+  const std::uint64_t from = only.value_or(1);
+  const std::uint64_t count = only ? 1 : lives;
   std::uint64_t loads = 0;
   for (std::uint64_t seed = from; seed < from + count; ++seed) {
-    BOOST_TEST_INFO_SCOPE("seed " << seed << "; again: KVC_SEED=" << seed
-                                  << " build/dev/bin/kvc_protocol_property_test");
+    BOOST_TEST_INFO_SCOPE(test::repeat_command(seed));
     Life life(seed);
     life.run(150);
     loads += life.loads_;
   }
   // The worlds are not idle: most lives load something.
-  if (given == nullptr) BOOST_CHECK_GT(loads, lives);
+  if (!only) BOOST_CHECK_GT(loads, lives);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

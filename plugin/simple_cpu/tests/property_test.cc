@@ -4,6 +4,7 @@
 #include <string>
 
 #include "plugin/simple_cpu/tests/byte_world.h"
+#include "plugin/tests/seed.h"
 
 using namespace kvc;
 using namespace kvc::test;
@@ -16,14 +17,12 @@ std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
-std::uint64_t run(const char* test, const WorldOptions& options, std::uint64_t acts) {
-  const std::uint64_t only = from_environment("KVC_SEED", 0);
-  const std::uint64_t first = only != 0 ? only : 1;
-  const std::uint64_t last = only != 0 ? only : from_environment("KVC_SEEDS", 40);
+std::uint64_t run(const WorldOptions& options, std::uint64_t acts) {
+  const std::uint64_t first = seed_or(1);
+  const std::uint64_t last = only_seed().value_or(from_environment("KVC_SEEDS", 40));
   std::uint64_t loads = 0;
   for (std::uint64_t seed = first; seed <= last; ++seed) {
-    BOOST_TEST_CONTEXT("seed " << seed << ", repeat with: KVC_SEED=" << seed
-                               << " kvc_simple_cpu_property_test --run_test=" << test) {
+    BOOST_TEST_CONTEXT(repeat_command(seed)) {
       ByteWorld world(options, seed);
       for (std::uint64_t i = 0; i < acts; ++i) world.act();
       world.settle();
@@ -38,19 +37,19 @@ std::uint64_t run(const char* test, const WorldOptions& options, std::uint64_t a
 BOOST_AUTO_TEST_SUITE(simple_cpu_property)
 
 // The worlds of all seeds together must load; one seed alone may not.
-bool enough_loads(std::uint64_t loads) { return std::getenv("KVC_SEED") != nullptr || loads > 20; }
+bool enough_loads(std::uint64_t loads) { return only_seed() || loads > 20; }
 
 BOOST_AUTO_TEST_CASE(full_attention) {
   WorldOptions o;
   o.layout = {{full(16)}, 16, 16, 1};
-  BOOST_TEST(enough_loads(run("simple_cpu_property/full_attention", o, 250)));
+  BOOST_TEST(enough_loads(run(o, 250)));
 }
 
 BOOST_AUTO_TEST_CASE(full_attention_on_two_ranks) {
   WorldOptions o;
   o.layout = {{full(16)}, 16, 16, 1};
   o.ranks = 2;
-  BOOST_TEST(enough_loads(run("simple_cpu_property/full_attention_on_two_ranks", o, 250)));
+  BOOST_TEST(enough_loads(run(o, 250)));
 }
 
 BOOST_AUTO_TEST_CASE(windows) {
@@ -58,7 +57,7 @@ BOOST_AUTO_TEST_CASE(windows) {
   o.layout = {{full(16), sliding(16, 48)}, 16, 16, 1};
   o.slots = 24;
   o.device_blocks = 96;
-  BOOST_TEST(enough_loads(run("simple_cpu_property/windows", o, 250)));
+  BOOST_TEST(enough_loads(run(o, 250)));
 }
 
 BOOST_AUTO_TEST_CASE(chunked_local_attention) {
@@ -66,14 +65,14 @@ BOOST_AUTO_TEST_CASE(chunked_local_attention) {
   o.layout = {{full(16), group_spec(GroupKind::chunked, Tokens{16}, Tokens{64})}, 16, 16, 1};
   o.slots = 24;
   o.device_blocks = 96;
-  BOOST_TEST(enough_loads(run("simple_cpu_property/chunked_local_attention", o, 250)));
+  BOOST_TEST(enough_loads(run(o, 250)));
 }
 
 BOOST_AUTO_TEST_CASE(states_and_fine_tails) {
   WorldOptions o;
   o.layout = {{full(64), state(64)}, 16, 64, 1};
   o.slots = 16;
-  BOOST_TEST(enough_loads(run("simple_cpu_property/states_and_fine_tails", o, 250)));
+  BOOST_TEST(enough_loads(run(o, 250)));
 }
 
 BOOST_AUTO_TEST_CASE(three_states_and_two_attention_groups) {
@@ -81,8 +80,7 @@ BOOST_AUTO_TEST_CASE(three_states_and_two_attention_groups) {
   o.layout = {{full(32), full(64), state(64), state(64), state(64)}, 16, 64, 1};
   o.slots = 24;
   o.device_blocks = 128;
-  BOOST_TEST(
-      enough_loads(run("simple_cpu_property/three_states_and_two_attention_groups", o, 250)));
+  BOOST_TEST(enough_loads(run(o, 250)));
 }
 
 BOOST_AUTO_TEST_SUITE_END()
