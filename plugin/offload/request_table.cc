@@ -213,7 +213,7 @@ std::string RequestTable::verify() const {
         references += block_at(g, p) >= 0;
         if (!waits(g, p)) continue;
         ++waiting;
-        if (p < g.wait_low || p >= g.wait_high || p >= g.cursor) {
+        if (p < g.wait_low || p >= g.wait_high || p >= std::max(g.cursor, g.again)) {
           return fmt::format("request {} group {} waits for position {} outside its range", r.id,
                              group, p);
         }

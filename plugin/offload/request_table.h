@@ -26,8 +26,10 @@ inline constexpr std::uint32_t no_lease = UINT32_MAX;
 struct GroupProgress {
   std::uint64_t cursor = 0;   // positions below it were offered
   std::uint64_t counted = 0;  // positions below it have been counted in this admission (reset)
+  std::uint64_t again = 0;    // below it the cursor was before it went back to a missing position
   std::uint64_t length = 0;   // of the table
-  bool refused = false;       // the offer of position `cursor` is pending since its last refusal
+  bool refused = false;       // position `cursor` was refused when it was offered last
+  std::uint64_t pending_at = 0;  // position + 1 of the refused one whose offer is pending
   Outcome refusal = Outcome::dropped_pool_full;
   bool tail_done = false;     // the attention tail was offered
   bool tail_counted = false;  // and counted, in this admission
@@ -40,7 +42,7 @@ struct GroupProgress {
 };
 
 // Threads: scheduler role only. A live request is in the table of ids; one that is over stays as a
-// shell (keys, run) until its last open copy has ended.
+// shell (keys, run) until its last open copy has ended and is published or dropped.
 struct Request {
   RequestId id = 0;
   bool live = false;
@@ -70,6 +72,7 @@ struct Request {
   RunId run = no_run;
   std::uint32_t open_copies = 0;  // of loads and stores that have not ended
   OpenParts open_parts;           // where they are
+  std::uint32_t landed = 0;       // entries that wait for an ancestor's copy (design 3.1 c)
   std::uint32_t owned_handoffs = 0;
   std::vector<std::byte> keys;
   std::vector<GroupProgress> groups;

@@ -41,10 +41,12 @@ void Admissions::preempt(RequestIndex index) {
   const bool ran = r.confirmed > Tokens{};
   planner_.settle(index, Settle::departing);
   disown_handoffs(index);
+  core_.tier.release_path(r.run);
   core_.requests.clear_tables(r);
   for (GroupProgress& g : r.groups) {
     g.cursor = 0;
     g.counted = 0;
+    g.again = 0;
     g.tail_done = g.tail_counted = false;
   }
   r.admitted = false;

@@ -1,6 +1,7 @@
 #include "plugin/simple_cpu/completion_flow.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace kvc {
 
@@ -32,17 +33,29 @@ void CompletionFlow::end_offer(CopyRecord& copy, Outcome outcome) {
   core_.touch_explain(copy.request);
 }
 
+// Whether the request's prefix of [begin, end) needs this very entry of the group.
+bool CompletionFlow::needs(const Request& r, Tokens begin, Tokens end, const SlotKey& key) const {
+  const Geometry& geometry = core_.geometry;
+  const Tokens h = geometry.hash_unit();
+  if (key.end <= begin || key.end.n / h.n > core_.requests.keys(r).count) return false;
+  const std::uint64_t position = (key.end.n - 1) / geometry.block_tokens(key.group).n;
+  if (position < geometry.first_needed_position(key.group, end) ||
+      position >= geometry.end_position(key.group, end)) {
+    return false;
+  }
+  return std::memcmp(block_key(core_.requests.keys(r), key.end, h), key.key,
+                     core_.limits.key_bytes) == 0;
+}
+
 // A source failure: the entry is bad. Leases that contain it end, loads that read it fail (3.1 d).
 void CompletionFlow::condemn(SlotId entry) {
   if (!core_.tier.published(entry)) return;
+  const SlotKey key = core_.tier.key_of(entry);
   for (std::uint32_t at = 0; at < core_.leases.capacity(); ++at) {
     const Lease& lease = core_.leases[at];
     if (lease.request == no_request) continue;
-    bool contains = false;
-    for (const GroupHit& g : lease.hit.groups) {
-      contains = contains || std::find(g.slots.begin(), g.slots.end(), entry) != g.slots.end();
-    }
-    if (contains) core_.end_lease(core_.requests[lease.request]);
+    Request& r = core_.requests[lease.request];
+    if (needs(r, lease.hit.start, lease.hit.tokens, key)) core_.end_lease(r);
   }
   for (std::size_t i = 0; i < core_.jobs.open_loads(); ++i) {
     KVC_OP(job, 1);
@@ -79,8 +92,10 @@ void CompletionFlow::take_failures(Job& job, const ReportEntry& entry) {
 void CompletionFlow::overdue(Job& job) {
   core_.quarantined += job.copies;
   if (job.kind != JobKind::store) return;
-  core_.jobs.for_each_copy(
-      job, [&](CopyRecord& copy) { end_offer(copy, Outcome::dropped_copy_failed); });
+  core_.jobs.for_each_copy(job, [&](CopyRecord& copy) {
+    end_offer(copy, Outcome::dropped_copy_failed);
+    core_.tier.give_up(copy.entry);
+  });
 }
 
 void CompletionFlow::take_entry(std::uint64_t number, std::uint32_t rank,
@@ -154,17 +169,18 @@ void CompletionFlow::give_verdict(Job& job) {
   core_.touch_explain(job.request_index);
 }
 
-void CompletionFlow::stored_event(const CopyRecord& copy) {
+void CompletionFlow::stored_event(const Request& r, SlotId entry) {
   if (!core_.events.enabled()) return;
-  const Request& r = core_.requests[copy.request];
+  const SlotKey key = core_.tier.key_of(entry);
+  const Tokens block = core_.geometry.block_tokens(key.group);
   CacheEvent event;
   event.kind = EventKind::stored;
-  event.group = copy.group;
-  event.begin = core_.geometry.block_tokens(copy.group) * copy.position;
-  event.end = copy.end;
+  event.group = key.group;
+  event.begin = round_down(Tokens{key.end.n - 1}, block);
+  event.end = key.end;
   event.request = r.id;
   const std::uint32_t bytes = core_.limits.key_bytes;
-  std::memcpy(event.key.data(), core_.tier.key_of(copy.entry).key, bytes);
+  std::memcpy(event.key.data(), key.key, bytes);
   event.has_parent = event.begin > Tokens{};
   if (event.has_parent) {
     const std::byte* parent =
@@ -174,17 +190,64 @@ void CompletionFlow::stored_event(const CopyRecord& copy) {
   core_.events.push(event);
 }
 
+namespace {
+
+// What the tier hands back for a published entry: its request, and the offer that it ends.
+constexpr std::uint32_t handoff_tag = 1U << 30U;
+constexpr std::uint32_t offer_tag = 1U << 31U;
+constexpr std::uint32_t request_mask = handoff_tag - 1;
+
+std::uint32_t tag_of(const CopyRecord& copy) {
+  KVC_CHECK(copy.request <= request_mask);
+  return copy.request | (copy.handoff ? handoff_tag : 0) | (copy.offer_open ? offer_tag : 0);
+}
+
+}  // namespace
+
+void CompletionFlow::end_tagged(std::uint32_t tag, Outcome outcome) {
+  if ((tag & offer_tag) == 0) return;
+  const RequestIndex index = tag & request_mask;
+  core_.ledger.end((tag & handoff_tag) != 0, outcome, core_.requests[index].explain.offers);
+  core_.touch_explain(index);
+}
+
+void CompletionFlow::published(SlotId entry, std::uint32_t tag) {
+  stored_event(core_.requests[tag & request_mask], entry);
+  end_tagged(tag, Outcome::stored);
+  ++core_.counters.store_blocks;
+  if (publishing_ != entry) leave_landed(tag);
+}
+
+void CompletionFlow::landed_ended(std::uint32_t tag, bool by_reset) {
+  end_tagged(tag, by_reset ? Outcome::dropped_reset : Outcome::dropped_parent_failed);
+  leave_landed(tag);
+}
+
+// An entry that had landed has left that state.
+void CompletionFlow::leave_landed(std::uint32_t tag) {
+  const RequestIndex index = tag & request_mask;
+  Request& r = core_.requests[index];
+  KVC_CHECK(r.landed > 0);
+  --r.landed;
+  if ((tag & offer_tag) != 0) --core_.landed_offers;
+  if (!r.live && r.landed == 0 && r.open_copies == 0) drained_.push_back(index);
+}
+
 void CompletionFlow::end_store_copy(const Job& job, CopyRecord& copy) {
   Request& r = core_.requests[copy.request];
   const bool ok = is_ok(job.status);
   if (!ok || core_.tier.doomed(copy.entry)) {
     core_.tier.abandon(copy.entry);
-    end_offer(copy, Outcome::dropped_copy_failed);
+    end_offer(copy, ok ? Outcome::dropped_parent_failed : Outcome::dropped_copy_failed);
   } else {
-    KVC_CHECK(core_.tier.publish(copy.entry, r.run));
-    stored_event(copy);
-    end_offer(copy, Outcome::stored);
-    ++core_.counters.store_blocks;
+    publishing_ = copy.entry;
+    const bool now = core_.tier.publish(copy.entry, tag_of(copy));
+    publishing_ = no_slot;
+    if (!now) {
+      ++r.landed;
+      core_.landed_offers += copy.offer_open ? 1 : 0;
+    }
+    copy.offer_open = false;
   }
   if (copy.owned) {
     core_.holds.table_remove(copy.group, copy.block);
@@ -198,7 +261,7 @@ void CompletionFlow::end_copy(CopyRecord& copy) {
   released_.push_back({copy.group, copy.block, copy.position});
   KVC_CHECK(r.open_copies > 0);
   --r.open_copies;
-  if (!r.live && r.open_copies == 0) drained_.push_back(copy.request);
+  if (!r.live && r.open_copies == 0 && r.landed == 0) drained_.push_back(copy.request);
 }
 
 void CompletionFlow::end_job(Job& job) {
@@ -245,6 +308,11 @@ void CompletionFlow::reset_jobs(bool invalidate) {
   }
 }
 
+void CompletionFlow::release_drained() {
+  for (const RequestIndex index : drained_) core_.release_if_drained(index);
+  drained_.clear();
+}
+
 CompleteResult CompletionFlow::complete(std::span<const std::span<const std::uint8_t>> reports) {
   ended_.clear();
   jobs_.clear();
@@ -252,9 +320,8 @@ CompleteResult CompletionFlow::complete(std::span<const std::span<const std::uin
   rejected_.clear();
   failed_.clear();
   released_.clear();
-  drained_.clear();
   for (std::size_t i = 0; i < reports.size(); ++i) take_report(i, reports[i]);
-  for (const RequestIndex index : drained_) core_.release_if_drained(index);
+  release_drained();
   for (std::size_t i = 0; i < ended_.size(); ++i) {
     const bool last = i + 1 == ended_.size();
     const Ended& e = ended_[i];

@@ -13,15 +13,19 @@ namespace kvc {
 // Invariants: a job ends once, when every rank said so; a load has one verdict; an entry of a
 // report
 //             is used or stands in `rejected`.
-class CompletionFlow {
+class CompletionFlow final : private TierListener {
  public:
-  explicit CompletionFlow(SchedulerCore& core) : core_(core) {}
+  explicit CompletionFlow(SchedulerCore& core) : core_(core) { core.tier.set_listener(*this); }
+  CompletionFlow(const CompletionFlow&) = delete;
+  CompletionFlow& operator=(const CompletionFlow&) = delete;
   // No heap below these numbers.
   void reserve(std::uint64_t jobs, std::uint64_t blocks);
 
   // A reset: offers of open copies end; with `invalidate` open loads end failed, those not planned
   // yet without copies.
   void reset_jobs(bool invalidate);
+  // Shells of ended requests whose last entry is published or gone.
+  void release_drained();
 
   [[nodiscard]] CompleteResult complete(std::span<const std::span<const std::uint8_t>> reports);
 
@@ -42,10 +46,16 @@ class CompletionFlow {
   void end_job(Job& job);
   void end_store_copy(const Job& job, CopyRecord& copy);
   void end_copy(CopyRecord& copy);
-  void stored_event(const CopyRecord& copy);
+  void stored_event(const Request& r, SlotId entry);
+  void published(SlotId entry, std::uint32_t tag) override;
+  void landed_ended(std::uint32_t tag, bool by_reset) override;
+  void leave_landed(std::uint32_t tag);
+  void end_tagged(std::uint32_t tag, Outcome outcome);
+  [[nodiscard]] bool needs(const Request& r, Tokens begin, Tokens end, const SlotKey& key) const;
   void end_offer(CopyRecord& copy, Outcome outcome);
 
   SchedulerCore& core_;
+  SlotId publishing_ = no_slot;  // of the copy that ends now: it did not land before
   std::vector<Ended> ended_;
   std::vector<EndedJob> jobs_;
   std::vector<Verdict> verdicts_;

@@ -29,7 +29,7 @@ SchedulerCore::SchedulerCore(Geometry layout, const OpenLimits& open,
       options(opts),
       host(services),
       events(opts.event_ring_entries),
-      tier(geometry, open.key_bytes, events),
+      tier(geometry, open.key_bytes, opts.chained_index, events),
       holds(geometry, open.device_blocks, open.null_block),
       requests(geometry,
                RequestLimits{.live_max = open.max_live_requests,
@@ -45,7 +45,7 @@ SchedulerCore::SchedulerCore(Geometry layout, const OpenLimits& open,
 }
 
 std::uint64_t SchedulerCore::pending_offers() const {
-  std::uint64_t pending = 0;
+  std::uint64_t pending = landed_offers;
   for (std::size_t i = 0; i < jobs.open(); ++i) {
     jobs.for_each_copy(jobs.open_at(i), [&](const CopyRecord& c) { pending += c.offer_open; });
   }
@@ -53,7 +53,7 @@ std::uint64_t SchedulerCore::pending_offers() const {
     const Request& r = requests[i];
     if (!r.live) continue;
     for (const GroupProgress& g : r.groups) {
-      pending += g.refused && g.cursor >= g.counted;
+      pending += g.pending_at != 0;
       for (std::uint64_t p = std::max(g.wait_low, g.counted); p < g.wait_high; ++p) {
         pending += g.waiting > 0 && p < g.cells.size() && RequestTable::waits(g, p);
       }
@@ -64,7 +64,7 @@ std::uint64_t SchedulerCore::pending_offers() const {
 
 void SchedulerCore::release_if_drained(RequestIndex index) {
   Request& r = requests[index];
-  if (r.live || r.open_copies != 0) return;
+  if (r.live || r.open_copies != 0 || r.landed != 0) return;
   if (r.dirty) {
     explain.put(r.explain_ticket, r.explain);
     std::erase(dirty, index);

@@ -65,11 +65,12 @@ struct SchedulerCore {
   PeerFaults faults;
   RoleCounters counters;
 
-  std::uint64_t epoch = 0;         // of this open: in plans and reports
-  std::uint64_t step = 0;          // of the last plan
-  std::uint64_t copies_ended = 0;  // store jobs that ended, and resets: what waiting offers watch
-  std::uint64_t quarantined = 0;   // device blocks of jobs past their deadline
-  std::uint64_t hold_budget = 0;   // UINT64_MAX: none
+  std::uint64_t epoch = 0;          // of this open: in plans and reports
+  std::uint64_t step = 0;           // of the last plan
+  std::uint64_t copies_ended = 0;   // store jobs that ended, and resets: what waiting offers watch
+  std::uint64_t landed_offers = 0;  // offers whose copy ended before an ancestor's (design 3.1 c)
+  std::uint64_t quarantined = 0;    // device blocks of jobs past their deadline
+  std::uint64_t hold_budget = 0;    // UINT64_MAX: none
   std::vector<RequestIndex> dirty;
 
   // The request's explain record changed.

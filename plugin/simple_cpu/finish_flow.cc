@@ -44,6 +44,7 @@ void FinishFlow::leave(RequestIndex index) {
   core_.end_lease(r);
   loads_.cancel_unplanned(r);
   admissions_.disown_handoffs(index);
+  core_.tier.release_path(r.run);
   r.explain.phase = RequestPhase::over;
   core_.touch_explain(index);
   core_.requests.end(index);

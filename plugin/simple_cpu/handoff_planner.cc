@@ -96,7 +96,8 @@ void HandoffPlanner::offer_set(std::span<Item> set, StoreSelection& selection) {
     if (presence == Presence::reserved) {
       end(item, Outcome::skipped_in_flight);
     } else if (presence == Presence::published) {
-      core_.tier.touch(entry, core_.requests[item.request].run);
+      core_.tier.use(entry, core_.requests[item.request].run,
+                     core_.requests.keys(core_.requests[item.request]));
       end(item, Outcome::skipped_already_cached);
     } else {
       ++wanted;
@@ -116,7 +117,7 @@ void HandoffPlanner::offer_set(std::span<Item> set, StoreSelection& selection) {
       continue;
     }
     Refusal why = Refusal::none;
-    item.entry = selection.reserve(item.candidate, why);
+    item.entry = selection.reserve(item.candidate, entry, why);
     all = item.entry != no_slot;
     refusal = outcome_of(why);
   }

@@ -73,7 +73,7 @@ void LoadFlow::fill(Job& job, RequestIndex index, const Hit& hit,
       copy.entry = found.slots[i];
       copy.request = index;
       core_.tier.pin(copy.entry, PinKind::job);
-      core_.tier.touch(copy.entry, r.run);
+      core_.tier.use(copy.entry, r.run, core_.requests.keys(r));
       core_.holds.hold(g, copy.block);
       core_.jobs.add_copy(job, copy, r.open_parts);
       ++r.open_copies;

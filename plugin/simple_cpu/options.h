@@ -10,6 +10,7 @@ struct SimpleCpuSchedulerOptions {
   std::uint64_t attach_steps = UINT64_MAX;   // LATER answers per admission; UINT64_MAX: no limit
   std::uint64_t held_device_blocks_max = 0;  // 0: the rule of design 2.3 "Holds"
   std::uint64_t load_deadline_ms = 30'000;   // of the ranks; single flight waits half of it
+  bool chained_index = true;        // false: the flat index, also where the layout has a chain
   bool store_decode_blocks = true;  // false: only positions below the prompt's end are stored
   bool single_flight = true;        // false: lookup never answers LATER
   std::uint32_t event_ring_entries = 65'536;  // 0: no events

@@ -271,6 +271,7 @@ Status SimpleCpuScheduler::reset(bool invalidate) {
   }
   completions_.reset_jobs(invalidate);
   core_.tier.reset();
+  completions_.release_drained();
   ++core_.copies_ended;
   const bool open = core_.tier.doomed_reserved() + core_.tier.doomed_pinned() != 0;
   return done(open ? Status{Code::later, {}} : Status{});

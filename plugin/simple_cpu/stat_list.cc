@@ -4,13 +4,11 @@ namespace kvc {
 
 std::uint64_t leaked_slots(const SchedulerCore& core) {
   const HostTier& tier = core.tier;
-  // Doomed entries that are pinned are not evictable and counted among the pinned ones.
-  const std::uint64_t accounted = tier.evictable() + tier.pinned() + tier.reserved();
-  std::uint64_t leaked =
-      tier.slots_used() > accounted ? tier.slots_used() - accounted : accounted - tier.slots_used();
+  std::uint64_t leaked = tier.unaccounted();
   const std::uint64_t writing = core.jobs.copies_of(JobKind::store);
   if (tier.reserved() > writing) leaked += tier.reserved() - writing;
-  const bool readers = core.leases.open_leases() != 0 || core.jobs.copies_of(JobKind::load) != 0;
+  const bool readers = core.leases.open_leases() != 0 ||
+                       core.jobs.copies_of(JobKind::load) != 0 || tier.numbers().rewriting != 0;
   if (!readers) leaked += tier.pinned();
   return leaked;
 }
@@ -22,7 +20,7 @@ RoleNumbers numbers_of(const SchedulerCore& core) {
   n.pending.store_jobs = core.jobs.open_of(JobKind::store);
   n.pending.held_blocks = core.holds.held();
   n.pending.quarantined_blocks = core.quarantined;
-  const IndexCounters index = core.tier.index_counters();
+  const TierIndexCounters& index = core.tier.numbers();
   const RoleCounters& c = core.counters;
   n.stats = {
       core.tier.slots_total(),
@@ -65,13 +63,13 @@ RoleNumbers numbers_of(const SchedulerCore& core) {
       core.events.size(),
       core.step,
       core.tier.counters().bad_entries,
-      index.aliases_refused,
-      index.bisections,
-      index.linear_walks,
-      index.unsupported_entries,
-      index.directory_overflows,
-      index.bytes,
       0,
+      0,
+      0,
+      index.unsupported,
+      0,
+      index.bytes,
+      index.writer_pins,
       0,
   };
   return n;

@@ -9,8 +9,8 @@
 
 namespace kvc {
 
-// Monotonic unless the name ends in _now. The counters of the chained index and of the disk tier
-// exist and are 0 until those parts do.
+// Monotonic unless the name ends in _now. The counters of aliases, directories and the disk tier
+// are 0 in this connector: no slot has two keys, and the offsets of tails never overflow.
 inline constexpr std::array<std::string_view, 48> stat_names{
     "host_slots_total",
     "host_slots_used_now",

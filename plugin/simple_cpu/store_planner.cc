@@ -91,7 +91,8 @@ StorePlanner::Verdict StorePlanner::try_candidate(StoreCandidate& c, StoreSelect
   SlotId entry = no_slot;
   switch (core_.tier.find(c.group, c.key, entry)) {
     case Presence::published:
-      core_.tier.touch(entry, core_.requests[c.request].run);  // CW-10
+      core_.tier.use(entry, core_.requests[c.request].run,  // CW-10
+                     core_.requests.keys(core_.requests[c.request]));
       return {Decision::decided, Outcome::skipped_already_cached};
     case Presence::reserved:
       return {Decision::waits, Outcome::skipped_in_flight};
@@ -103,7 +104,7 @@ StorePlanner::Verdict StorePlanner::try_candidate(StoreCandidate& c, StoreSelect
   if (c.budgeted && !selection.within_budget(c))
     return {Decision::refused, Outcome::dropped_hold_budget};
   Refusal refusal = Refusal::none;
-  entry = selection.reserve(c, refusal);
+  entry = selection.reserve(c, entry, refusal);
   if (entry == no_slot) return {Decision::refused, outcome_of(refusal)};
   selection.commit(c, entry);
   return {Decision::selected, Outcome::stored};
@@ -154,35 +155,80 @@ void StorePlanner::offer_positions(RequestIndex index, GroupId group, StoreSelec
   GroupProgress& g = r.groups[group];
   const std::uint64_t end = std::min(ready(r, group), keyed(r, group));
   bool refused = false;
+  bool went_back = false;
   while (g.cursor < end && !refused) {
     const std::uint64_t p = g.cursor;
-    const bool counted = p >= g.counted;
+    const bool again = p < g.again;
+    if (again && g.waiting > 0 && RequestTable::waits(g, p)) {
+      ++g.cursor;
+      continue;
+    }
+    const bool counted = !again && p >= g.counted;
+    const bool published = g.pending_at == p + 1;
     Verdict v = try_position(index, group, p, counted, selection);
     refused = v.decision == Decision::refused;
+    if (refused && v.outcome == Outcome::dropped_no_parent && !went_back) {
+      went_back = true;
+      refused = false;
+      count(index, counted, published, v);
+      if (counted) g.pending_at = p + 1;
+      g.refusal = v.outcome;
+      go_back(index, group);
+      continue;
+    }
     if (selection.finishing() && (refused || v.decision == Decision::waits)) {
       v.decision = Decision::decided;
     }
-    count(index, counted, g.refused, v);
+    count(index, counted, published, v);
     g.refused = v.decision == Decision::refused;
     if (g.refused) {
-      g.refusal = v.outcome;
+      if (counted) {
+        g.pending_at = p + 1;
+        g.refusal = v.outcome;
+      }
       return;
     }
-    if (v.decision == Decision::waits) RequestTable::mark_waiting(g, p);
+    if (published) g.pending_at = 0;
+    if (v.decision == Decision::waits && !again) RequestTable::mark_waiting(g, p);
     ++g.cursor;
   }
   if (selection.finishing()) end_rest(index, group, refused);
+}
+
+// A position whose parent is not there waits; the cursor goes back to the first missing one, so
+// that what was lost behind it (a failed copy, an entry of another request) is offered again.
+void StorePlanner::go_back(RequestIndex index, GroupId group) {
+  Request& r = core_.requests[index];
+  GroupProgress& g = r.groups[group];
+  g.again = std::max(g.again, g.cursor);
+  const Tokens block = core_.geometry.block_tokens(group);
+  SlotId entry = no_slot;
+  for (; g.cursor > 0; --g.cursor) {
+    const std::byte* key =
+        block_key(core_.requests.keys(r), block * g.cursor, core_.geometry.hash_unit());
+    if (core_.tier.find(group, key, entry) != Presence::absent) return;
+  }
+}
+
+// The position that was refused last gets its outcome.
+void StorePlanner::end_pending(RequestIndex index, GroupId group, Outcome outcome) {
+  GroupProgress& g = core_.requests[index].groups[group];
+  if (g.pending_at == 0) return;
+  count(index, true, true, {Decision::decided, outcome});
+  g.again = std::max(g.again, g.pending_at);
+  g.pending_at = 0;
 }
 
 // Publishes, with their outcomes, the positions that this admission never reached.
 void StorePlanner::end_rest(RequestIndex index, GroupId group, bool after_refusal) {
   Request& r = core_.requests[index];
   GroupProgress& g = r.groups[group];
+  end_pending(index, group, g.refusal);
   const std::uint64_t last = std::max(g.cursor, ready(r, group));
   const std::uint64_t with_key = std::min(last, std::max(g.cursor, keyed(r, group)));
   // By number, not one by one: how many tokens are confirmed is the engine's word alone.
   const auto end_range = [&](std::uint64_t first, std::uint64_t behind, Outcome outcome) {
-    first = std::max(first, g.counted);
+    first = std::max({first, g.counted, g.again});
     if (first >= behind) return;
     core_.ledger.publish_ended_many(behind - first, outcome, r.explain.offers);
     core_.touch_explain(index);
@@ -289,14 +335,10 @@ void StorePlanner::settle(RequestIndex index, Settle how) {
     GroupProgress& g = r.groups[group];
     end_waiting(index, group, how == Settle::bad_confirmed ? &bad : nullptr);
     const bool refused = g.refused;
-    if (refused) {
-      const Verdict v{Decision::decided, how == Settle::bad_confirmed ? bad : g.refusal};
-      count(index, g.cursor >= g.counted, true, v);
-      g.refused = false;
-      ++g.cursor;
-    }
+    end_pending(index, group, how == Settle::bad_confirmed ? bad : g.refusal);
+    g.refused = false;
     if (how == Settle::departing && writes(r)) end_rest(index, group, refused);
-    g.counted = std::max(g.counted, g.cursor);
+    g.counted = std::max({g.counted, g.cursor, g.again});
   }
 }
 

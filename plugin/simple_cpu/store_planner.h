@@ -52,6 +52,8 @@ class StorePlanner {
   void retry_waiting(RequestIndex index, GroupId group, StoreSelection& selection);
   void offer_positions(RequestIndex index, GroupId group, StoreSelection& selection);
   void offer_tail(RequestIndex index, GroupId group, StoreSelection& selection);
+  void go_back(RequestIndex index, GroupId group);
+  void end_pending(RequestIndex index, GroupId group, Outcome outcome);
   void end_rest(RequestIndex index, GroupId group, bool after_refusal);
   // Counts the offer if it is counted: published before, or now.
   void count(RequestIndex index, bool counted, bool published, const Verdict& verdict);

@@ -14,8 +14,9 @@ bool StoreSelection::within_budget(const StoreCandidate& c) const {
   return !new_orphan(c) || orphans_left() > 0;
 }
 
-SlotId StoreSelection::reserve(const StoreCandidate& c, Refusal& refusal) {
-  return core_.tier.reserve(c.group, c.key, c.end, core_.requests[c.request].run, refusal);
+SlotId StoreSelection::reserve(const StoreCandidate& c, SlotId bad, Refusal& refusal) {
+  const Request& r = core_.requests[c.request];
+  return core_.tier.reserve(c.group, c.key, core_.requests.keys(r), c.end, r.run, bad, refusal);
 }
 
 void StoreSelection::commit(const StoreCandidate& c, SlotId entry) {

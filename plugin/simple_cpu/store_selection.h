@@ -44,8 +44,8 @@ class StoreSelection {
     return finishing() && core_.holds.adds_orphan(c.group, c.block, 1);
   }
   [[nodiscard]] std::uint64_t orphans_left() const { return core_.budget_left(new_orphans_); }
-  // A slot, or no_slot with why. Requires: the key is absent.
-  [[nodiscard]] SlotId reserve(const StoreCandidate& c, Refusal& refusal);
+  // A slot, or no_slot with why. Requires: the key is absent; `bad` is what the tier's find said.
+  [[nodiscard]] SlotId reserve(const StoreCandidate& c, SlotId bad, Refusal& refusal);
   // The block is copied into the slot: job, hold, copy. Requires: room() > 0.
   void commit(const StoreCandidate& c, SlotId entry);
 
@@ -62,7 +62,16 @@ class StoreSelection {
 
 // The outcome that a refusal stands for.
 [[nodiscard]] constexpr Outcome outcome_of(Refusal refusal) {
-  return refusal == Refusal::leased ? Outcome::dropped_leased : Outcome::dropped_pool_full;
+  switch (refusal) {
+    case Refusal::leased:
+      return Outcome::dropped_leased;
+    case Refusal::no_parent:
+      return Outcome::dropped_no_parent;
+    case Refusal::none:
+    case Refusal::pool_full:
+      break;
+  }
+  return Outcome::dropped_pool_full;
 }
 
 }  // namespace kvc

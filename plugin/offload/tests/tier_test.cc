@@ -39,15 +39,19 @@ TierSizes sizes(std::uint64_t pages, std::vector<std::uint32_t> per_page, bool s
 struct Fixture {
   explicit Fixture(std::uint64_t pages = 4, std::vector<std::uint32_t> per_page = {1},
                    bool second_class = false)
-      : geometry(two_groups()), events(64), tier(geometry, 16, events) {
+      : geometry(two_groups()), events(64), tier(geometry, 16, false, events) {
     BOOST_REQUIRE(tier.resize(sizes(pages, std::move(per_page), second_class), 16).ok());
     run = tier.open_run();
   }
   ~Fixture() { BOOST_TEST(tier.verify() == ""); }
+  [[nodiscard]] SlotId bad_of(GroupId g, std::uint64_t n) const {
+    SlotId e = no_slot;
+    return tier.find(g, key(n).data(), e) == Presence::absent ? e : no_slot;
+  }
   SlotId store(std::uint64_t n, std::uint64_t end, RunId of, GroupId g = 0) {
     Refusal why = Refusal::none;
-    const SlotId e = tier.reserve(g, key(n).data(), Tokens{end}, of, why);
-    if (e != no_slot) tier.publish(e, of);
+    const SlotId e = tier.reserve(g, key(n).data(), KeyView{}, Tokens{end}, of, bad_of(g, n), why);
+    if (e != no_slot) tier.publish(e, 0);
     BOOST_TEST(tier.verify() == "");
     return e;
   }
@@ -68,12 +72,12 @@ BOOST_AUTO_TEST_SUITE(offload_tier)
 BOOST_AUTO_TEST_CASE(lookups_see_published_entries_only) {
   Fixture f;
   Refusal why = Refusal::none;
-  const SlotId e = f.tier.reserve(0, key(1).data(), Tokens{16}, f.run, why);
+  const SlotId e = f.tier.reserve(0, key(1).data(), KeyView{}, Tokens{16}, f.run, no_slot, why);
   SlotId found = no_slot;
   BOOST_CHECK(f.tier.find(0, key(1).data(), found) == Presence::reserved);
   BOOST_TEST(found == e);
   BOOST_TEST(f.tier.index().find(0, key(1).data()) == no_slot);
-  f.tier.publish(e, f.run);
+  f.tier.publish(e, 0);
   BOOST_TEST(f.tier.index().find(0, key(1).data()) == e);
   BOOST_TEST(f.tier.index().find(1, key(1).data()) == no_slot);
 }
@@ -87,7 +91,7 @@ BOOST_AUTO_TEST_CASE(a_batch_hides_what_is_only_reserved) {
   }
   f.store(0, 16, f.run);
   Refusal why = Refusal::none;
-  const SlotId e = f.tier.reserve(0, key(1).data(), Tokens{32}, f.run, why);
+  const SlotId e = f.tier.reserve(0, key(1).data(), KeyView{}, Tokens{32}, f.run, no_slot, why);
   std::array<SlotId, 3> out{};
   f.tier.index().find_batch(0, KeyRun{keys.data(), 16, 3}, out);
   BOOST_TEST(out[0] != no_slot);
@@ -112,7 +116,7 @@ BOOST_AUTO_TEST_CASE(a_touch_moves_an_entry_out_of_the_way) {
   const RunId second = f.tier.open_run();
   f.store(1, 16, f.run);
   const SlotId two = f.store(2, 16, f.run);
-  f.tier.touch(two, second);
+  f.tier.use(two, second, KeyView{});
   const RunId third = f.tier.open_run();
   f.store(3, 16, third);
   BOOST_TEST(!f.has(1));
@@ -123,21 +127,23 @@ BOOST_AUTO_TEST_CASE(pinned_and_reserved_entries_stay) {
   Fixture f(2);
   const SlotId one = f.store(1, 16, f.run);
   Refusal why = Refusal::none;
-  const SlotId two = f.tier.reserve(0, key(2).data(), Tokens{32}, f.run, why);
+  const SlotId two = f.tier.reserve(0, key(2).data(), KeyView{}, Tokens{32}, f.run, no_slot, why);
   const RunId other = f.tier.open_run();
   f.tier.pin(one, PinKind::job);
-  BOOST_TEST(f.tier.reserve(0, key(3).data(), Tokens{16}, other, why) == no_slot);
+  BOOST_TEST(f.tier.reserve(0, key(3).data(), KeyView{}, Tokens{16}, other, no_slot, why) ==
+             no_slot);
   BOOST_CHECK(why == Refusal::pool_full);
   f.tier.pin(one, PinKind::lease);
   f.tier.unpin(one, PinKind::job);
-  BOOST_TEST(f.tier.reserve(0, key(3).data(), Tokens{16}, other, why) == no_slot);
+  BOOST_TEST(f.tier.reserve(0, key(3).data(), KeyView{}, Tokens{16}, other, no_slot, why) ==
+             no_slot);
   BOOST_CHECK(why == Refusal::leased);
   f.tier.unpin(one, PinKind::lease);
   BOOST_TEST(f.store(3, 16, other) == one);
-  f.tier.publish(two, f.run);
+  f.tier.publish(two, 0);
 }
 
-BOOST_AUTO_TEST_CASE(a_condemned_entry_is_gone_and_its_slot_waits_for_its_pins) {
+BOOST_AUTO_TEST_CASE(a_condemned_entry_is_absent_until_it_is_written_again_in_its_slot) {
   Fixture f(2);
   const SlotId one = f.store(1, 16, f.run);
   f.tier.pin(one, PinKind::job);
@@ -145,11 +151,27 @@ BOOST_AUTO_TEST_CASE(a_condemned_entry_is_gone_and_its_slot_waits_for_its_pins) 
   BOOST_TEST(!f.has(1));
   BOOST_TEST(f.tier.slots_used() == 1u);
   BOOST_TEST(f.tier.counters().bad_entries == 1u);
-  const SlotId again = f.store(1, 16, f.run);
-  BOOST_TEST(again != one);
+  Refusal why = Refusal::none;
+  BOOST_TEST(f.tier.reserve(0, key(1).data(), KeyView{}, Tokens{16}, f.run, one, why) == one);
+  SlotId found = no_slot;
+  BOOST_CHECK(f.tier.find(0, key(1).data(), found) == Presence::reserved);
+  f.tier.abandon(one);  // the copy failed: still bad
+  BOOST_TEST(!f.has(1));
+  BOOST_TEST(f.store(1, 16, f.run) == one);
   BOOST_TEST(f.has(1));
   f.tier.unpin(one, PinKind::job);
   BOOST_TEST(f.tier.slots_used() == 1u);
+}
+
+BOOST_AUTO_TEST_CASE(a_bad_entry_goes_before_all_others) {
+  Fixture f(2);
+  f.store(1, 16, f.run);
+  const RunId second = f.tier.open_run();
+  const SlotId two = f.store(2, 16, second);
+  f.tier.condemn(two);
+  const RunId third = f.tier.open_run();
+  BOOST_TEST(f.store(3, 16, third) == two);
+  BOOST_TEST(f.has(1));
 }
 
 BOOST_AUTO_TEST_CASE(a_reset_hides_everything_and_slots_return_as_they_drain) {
@@ -157,7 +179,7 @@ BOOST_AUTO_TEST_CASE(a_reset_hides_everything_and_slots_return_as_they_drain) {
   f.store(1, 16, f.run);
   const SlotId two = f.store(2, 32, f.run);
   Refusal why = Refusal::none;
-  const SlotId three = f.tier.reserve(0, key(3).data(), Tokens{48}, f.run, why);
+  const SlotId three = f.tier.reserve(0, key(3).data(), KeyView{}, Tokens{48}, f.run, no_slot, why);
   f.tier.pin(two, PinKind::job);
   f.tier.reset();
   BOOST_TEST(f.tier.verify() == "");
@@ -165,7 +187,8 @@ BOOST_AUTO_TEST_CASE(a_reset_hides_everything_and_slots_return_as_they_drain) {
   BOOST_TEST(!f.has(2));
   BOOST_TEST(f.tier.slots_used() == 2u);
   BOOST_TEST(f.tier.doomed(two));
-  BOOST_TEST(!f.tier.publish(three, f.run));
+  BOOST_TEST(f.tier.doomed(three));
+  f.tier.abandon(three);
   f.tier.unpin(two, PinKind::job);
   BOOST_TEST(f.tier.slots_used() == 0u);
   BOOST_TEST(f.store(3, 48, f.run) != no_slot);
@@ -228,9 +251,10 @@ BOOST_AUTO_TEST_CASE(an_unlimited_tier_grows) {
   Fixture f(UINT64_MAX);
   for (std::uint64_t n = 0; n < 3000; ++n) {
     Refusal why = Refusal::none;
-    const SlotId e = f.tier.reserve(0, key(n).data(), Tokens{16 * (n + 1)}, f.run, why);
+    const SlotId e =
+        f.tier.reserve(0, key(n).data(), KeyView{}, Tokens{16 * (n + 1)}, f.run, no_slot, why);
     BOOST_REQUIRE(e != no_slot);
-    f.tier.publish(e, f.run);
+    f.tier.publish(e, 0);
   }
   BOOST_TEST(f.has(0));
   BOOST_TEST(f.has(2999));

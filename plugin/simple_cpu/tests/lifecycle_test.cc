@@ -95,6 +95,8 @@ BOOST_AUTO_TEST_CASE(a_refused_position_is_stored_when_there_is_room) {
   rig.step({{2, 33, two}});  // both slots are written: refused
   BOOST_TEST(rig.offers().pending == 3u);
   rig.finish_all();
+  BOOST_TEST(store_copies(rig.step({{2, 34, {}}})) == 0u);  // what a live request wrote stays
+  rig.end(1, 33, one);
   BOOST_TEST(store_copies(rig.step({{2, 34, {}}})) == 2u);
   rig.finish_all();
   BOOST_TEST(rig.offers().stored == 4u);
