@@ -29,6 +29,7 @@ void read_connector(TomlTable table, SimpleCpuOptions& o) {
   if (table.word("mode", {"eager", "lazy"}).value_or(0) == 1) {
     table.refuse("mode", "lazy stores are not in this version; use mode = \"eager\"");
   }
+  take(o.index, table.word("index", {"chained", "flat"}));
   take(o.lease_steps, table.integer("lease_steps", 1, 8));
   take(o.max_leases, table.integer("max_leases", 1, 65'536));
   take(o.attach_steps,
@@ -69,6 +70,7 @@ std::string effective_toml(const SimpleCpuOptions& o) {
   out << "[connector]\n"
       << "kind = \"simple_cpu\"\n"
       << "mode = \"eager\"\n"
+      << "index = " << (o.index == IndexKind::chained ? "\"chained\"" : "\"flat\"") << "\n"
       << "lease_steps = " << o.lease_steps << "\n"
       << "max_leases = " << o.max_leases << "\n"
       << "attach_steps = " << number_or(o.attach_steps, UINT64_MAX, "unlimited") << "\n"

@@ -9,6 +9,7 @@
 namespace kvc::config {
 
 enum class StoreMode { eager };
+enum class IndexKind { chained, flat };
 
 // What is stored, how much of it, and how long anything may take. Validated once by
 // parse_simple_cpu, immutable after.
@@ -24,8 +25,9 @@ struct SimpleCpuOptions {
 
   // [connector]
   StoreMode mode = StoreMode::eager;
-  std::uint32_t lease_steps = 1;  // 1 .. 8 (design 2.3 Lease)
-  std::uint32_t max_leases = 64;  // 1 .. 65536 (design 2.3 Lease)
+  IndexKind index = IndexKind::chained;  // flat: also where the layout has a chain (design 3.1)
+  std::uint32_t lease_steps = 1;         // 1 .. 8 (design 2.3 Lease)
+  std::uint32_t max_leases = 64;         // 1 .. 65536 (design 2.3 Lease)
   std::uint64_t attach_steps =
       UINT64_MAX;  // LATER answers per admission; UINT64_MAX: no limit (design section 3)
   std::uint64_t held_device_blocks_max = 0;  // 0: the rule of design 2.3 Holds

@@ -104,6 +104,7 @@ Result<std::unique_ptr<SchedulerRole>> make_scheduler(const OpenConfig& open, Ho
   s.attach_steps = o.value().attach_steps;
   s.held_device_blocks_max = o.value().held_device_blocks_max;
   s.load_deadline_ms = o.value().load_deadline_ms;
+  s.chained_index = o.value().index == config::IndexKind::chained;
   s.store_decode_blocks = o.value().store_decode_blocks;
   s.single_flight = o.value().single_flight;
   s.event_ring_entries = o.value().event_ring_entries;

@@ -298,12 +298,14 @@ void SimpleCpuScheduler::stats(std::span<Stat> out) const {
 std::string SimpleCpuScheduler::explain_all() const {
   const SimpleCpuSchedulerOptions& o = core_.options;
   std::string out = fmt::format(
-      "{{\"connector\":\"simple_cpu\",\"options\":{{\"mode\":\"eager\",\"lease_steps\":{},"
+      "{{\"connector\":\"simple_cpu\",\"options\":{{\"mode\":\"eager\",\"index\":\"{}\",\"lease_"
+      "steps\":{},"
       "\"max_leases\":{},\"attach_steps\":{},\"held_device_blocks_max\":{},"
       "\"load_deadline_ms\":{},\"store_decode_blocks\":{},\"single_flight\":{},"
       "\"event_ring\":{}}},\"gates\":[",
-      o.lease_steps, o.max_leases, o.attach_steps, core_.hold_budget, o.load_deadline_ms,
-      o.store_decode_blocks, o.single_flight, o.event_ring_entries);
+      o.chained_index && core_.geometry.chain() ? "chained" : "flat", o.lease_steps, o.max_leases,
+      o.attach_steps, core_.hold_budget, o.load_deadline_ms, o.store_decode_blocks, o.single_flight,
+      o.event_ring_entries);
   for (std::size_t i = 0; i < gates_.size(); ++i) {
     out += i == 0 ? "{\"feature\":" : ",{\"feature\":";
     append_json_string(out, gates_[i].feature);
