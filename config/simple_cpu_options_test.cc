@@ -49,7 +49,7 @@ BOOST_AUTO_TEST_CASE(an_empty_text_gives_working_defaults) {
   BOOST_TEST(options.single_flight);
   BOOST_TEST(options.event_ring_entries == 65'536U);
   BOOST_TEST(options.plan_bytes_max == 0U);
-  BOOST_TEST((options.index == IndexKind::chained));
+  BOOST_TEST((options.index == kvc::config::IndexKind::chained));
 }
 
 BOOST_AUTO_TEST_CASE(every_value_can_be_given) {
@@ -74,7 +74,7 @@ unlimited = true
 copy_threads = 64
 )");
   SimpleCpuOptions expected;
-  expected.index = IndexKind::flat;
+  expected.index = kvc::config::IndexKind::flat;
   expected.lease_steps = 8;
   expected.max_leases = 3;
   expected.attach_steps = 0;
@@ -107,9 +107,9 @@ BOOST_AUTO_TEST_CASE(parsing_the_effective_text_gives_the_same_options) {
     BOOST_TEST(effective_toml(good(text)) == text);
   }
   for (const char* key :
-       {"kind", "mode", "index", "lease_steps", "max_leases", "attach_steps", "held_device_blocks_max",
-        "load_deadline_ms", "store_deadline_ms", "store_decode_blocks", "single_flight",
-        "event_ring", "plan_bytes_max", "bytes", "unlimited", "copy_threads"}) {
+       {"kind", "mode", "index", "lease_steps", "max_leases", "attach_steps",
+        "held_device_blocks_max", "load_deadline_ms", "store_deadline_ms", "store_decode_blocks",
+        "single_flight", "event_ring", "plan_bytes_max", "bytes", "unlimited", "copy_threads"}) {
     BOOST_TEST(effective_toml(SimpleCpuOptions{}).find(key) != std::string::npos);
   }
 }

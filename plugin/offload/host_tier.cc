@@ -113,6 +113,12 @@ SlotId HostTier::reserve(GroupId group, const std::byte* key, const KeyView& pat
     return no_slot;
   }
   if (bad != no_slot) {
+    // What reads it ends failed, but it reads until then.
+    if (index_->pins(bad) != 0) {
+      refusal = Refusal::pool_full;
+      ++counters_.refusals;
+      return no_slot;
+    }
     index_->rewrite(bad);
     index_->touch(bad, run);
     return bad;
