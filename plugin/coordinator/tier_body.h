@@ -68,7 +68,8 @@ struct TierIndex::Body {
   void adopt(SlotId slot, const KeyView& path, RunId run);
   void adopt_through_tails(SlotId slot, const KeyView& path);
   void share_dependents(SlotId tail, const KeyView& path);
-  // Something at this end came or went: the chain entries that it makes reachable are tested again.
+  // Something at this end went or was linked: the chain entries that it makes reachable are tested
+  // again. Not needed where it kept them out of the order until now, as by an open copy.
   void boundary_changed(const Record& r);
   [[nodiscard]] bool servable(SlotId entry) const;
   [[nodiscard]] bool needs(GroupId group, Tokens end) const;

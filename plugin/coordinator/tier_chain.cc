@@ -73,7 +73,6 @@ void TierIndex::Body::publish_dependent(SlotId slot) {
     if (r.support != 0) drop_holder(r.support - 1, link_unit);
     if (!r.carries() && r.second != 0) drop_holder(r.second - 1, link_unit);
   }
-  boundary_changed(r);
 }
 
 // Every dependent of a carrier that is going without having been evictable loses it.

@@ -179,7 +179,6 @@ bool TierIndex::publish(SlotId entry, std::uint32_t tag, TierSink& sink) {
     r.set(Record::rewriting_bit, false);
     --b.counts.rewriting;
     b.drop_holder(entry, link_unit);
-    b.boundary_changed(r);
     sink.published(entry, tag);
     return true;
   }

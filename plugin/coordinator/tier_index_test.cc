@@ -269,6 +269,81 @@ BOOST_AUTO_TEST_CASE(lookups_see_published_entries_only) {
   BOOST_TEST(out == (Slots{0, 1}), boost::test_tools::per_element());
 }
 
+BOOST_AUTO_TEST_CASE(every_key_length_counts_every_byte) {
+  const Geometry g = make(only_full);
+  for (std::uint32_t n = key_bytes_min; n <= key_bytes_max; ++n) {
+    TierIndex index = std::move(TierIndex::make(g, {n, 64, 1, true})).value();
+    const RunId run = index.open_run();
+    Told told;
+    std::vector<std::byte> key(n);
+    const auto store = [&](SlotId slot) {
+      const KeyView path{key.data(), n, 1};
+      index.reserve(slot, 0, key.data(), path, {4}, run, index.hold_supports(0, path, {4}, run));
+      index.publish(slot, 0, told);
+    };
+    store(0);
+    for (std::uint32_t i = 0; i < n; ++i) {
+      key[i] = std::byte{1};
+      BOOST_TEST(index.find(0, key.data()) == no_slot);
+      store(i + 1);
+      key[i] = std::byte{0};
+    }
+    BOOST_TEST(index.find(0, key.data()) == 0u);
+    BOOST_TEST(index.verify().ok());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_full_index_finds_everything_in_batches_of_both_directions) {
+  constexpr SlotId n = 5000;
+  const Geometry g = make(only_full);
+  for (const std::uint64_t slots : {std::uint64_t{n}, std::uint64_t{0}}) {  // bounded; growing
+    TierIndex index = std::move(TierIndex::make(g, {32, slots, 1, true})).value();
+    const Keys keys(n + 100, 32);
+    const RunId run = index.open_run();
+    Told told;
+    for (SlotId i = 0; i < n; ++i) {
+      const Tokens end{4 * (std::uint64_t{i} + 1)};
+      index.reserve(i, 0, keys.at(i), keys.view(), end, run,
+                    index.hold_supports(0, keys.view(), end, run));
+      BOOST_REQUIRE(index.publish(i, 0, told));
+    }
+    Slots out(n + 100);
+    index.find_batch(0, {keys.at(0), 32, n + 100}, out);
+    for (SlotId i = 0; i < n + 100; ++i) BOOST_REQUIRE(out[i] == (i < n ? i : no_slot));
+    index.find_batch(0, {keys.at(n + 99), -32, n + 100}, out);
+    for (SlotId i = 0; i < n + 100; ++i) BOOST_REQUIRE(out[n + 99 - i] == (i < n ? i : no_slot));
+    BOOST_TEST(index.verify().ok());
+    index.close_run(run);
+    for (SlotId left = n; left > 0; --left) {
+      const SlotId v = index.victim(no_run);
+      BOOST_REQUIRE(v == left - 1);
+      index.evict(v, told);
+    }
+    BOOST_TEST(index.victim(no_run) == no_slot);
+    BOOST_TEST(index.verify().ok());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(metadata_of_a_block_with_the_longest_key_takes_at_most_96_bytes) {
+  constexpr SlotId n = 1 << 16;
+  const Geometry g = make(only_full);
+  TierIndex index = std::move(TierIndex::make(g, {32, n, 64, true})).value();
+  Told told;
+  for (SlotId i = 0; i < n; i += 64) {  // requests of 64 blocks
+    const Keys keys(64, 32, i + 1);
+    const RunId run = index.open_run();
+    for (SlotId k = 0; k < 64; ++k) {
+      const Tokens end{4 * (std::uint64_t{k} + 1)};
+      index.reserve(i + k, 0, keys.at(k), keys.view(), end, run,
+                    index.hold_supports(0, keys.view(), end, run));
+      BOOST_REQUIRE(index.publish(i + k, 0, told));
+    }
+    index.close_run(run);
+  }
+  BOOST_TEST(index.counters().evictable == n / 64);
+  BOOST_TEST(index.counters().bytes <= 96u * n);
+}
+
 BOOST_AUTO_TEST_CASE(only_the_chain_of_a_chained_index_is_prefix_closed) {
   Tier chained(with_wide);
   BOOST_TEST(chained.index.prefix_closed(0));

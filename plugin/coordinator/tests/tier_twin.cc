@@ -198,8 +198,8 @@ std::string TierTwin::fingerprint() const {
   const auto put = [&](std::uint64_t v) { out += std::to_string(v) + ','; };
   for (const auto& [slot, e] : all_) {
     for (const std::uint64_t v : std::initializer_list<std::uint64_t>{
-             slot, static_cast<std::uint64_t>(e.state), e.group, e.prefix, e.tag, e.leases, e.jobs,
-             e.bad, e.rewriting, e.run, e.first, e.second, e.held_by})
+             slot, static_cast<std::uint64_t>(e.state), e.group, e.prefix, e.leases, e.jobs, e.bad,
+             e.rewriting, e.run, e.first, e.second, e.held_by})
       put(v);
     out += ';';
   }

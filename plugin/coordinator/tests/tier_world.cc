@@ -36,7 +36,8 @@ constexpr std::array<const char*, static_cast<std::size_t>(Seen::count)> seen_na
     "reset_rewriting",
     "reset_pinned",
     "unpinned_doomed",
-    "given_up"};
+    "given_up",
+    "hit"};
 constexpr std::array<const char*, 15> do_names{"open",  "close", "schedule", "preempt", "hit",
                                                "offer", "aside", "finish",   "pin",     "unpin",
                                                "spoil", "evict", "touch",    "meet",    "reset"};
@@ -374,6 +375,7 @@ void TierWorld::compare() {
   compare_keys();
   compare_tails();
   compare_victims();
+  if (++compared_ % 8 == 0) compare_lookups();
 }
 
 void TierWorld::compare_counters() {
@@ -462,6 +464,49 @@ void TierWorld::compare_tails() {
     require((bits >> ((inside / h - 1) * 64 / (block / h)) & 1) != 0, "tail_offsets", slot);
     if (bits != UINT64_MAX)
       note(twin_.unsupported(e) ? Seen::loose_offsets_used : Seen::offsets_used);
+  }
+}
+
+namespace {
+
+// What lookups may see of the twin, entry by entry and without any promise.
+class TwinView final : public KeyIndex {
+ public:
+  TwinView(const TierTwin& twin, const Prefixes& prefixes) : twin_(twin), prefixes_(prefixes) {}
+  [[nodiscard]] SlotId find(GroupId group, const std::byte* key) const override {
+    for (const auto& [slot, e] : twin_.all())
+      if (e.state == EntryState::published && !e.bad && e.group == group &&
+          std::memcmp(key, prefixes_.key(e.prefix), prefixes_.key_bytes()) == 0)
+        return slot;
+    return no_slot;
+  }
+  void find_batch(GroupId group, const KeyRun& keys, std::span<SlotId> out) const override {
+    for (std::size_t i = 0; i < keys.count; ++i)
+      out[i] = find(group, keys.first + static_cast<std::ptrdiff_t>(i) * keys.stride);
+  }
+
+ private:
+  const TierTwin& twin_;
+  const Prefixes& prefixes_;
+};
+
+}  // namespace
+
+void TierWorld::compare_lookups() {
+  const TwinView view(twin_, prefixes_);
+  Hit got;
+  Hit want;
+  for (const Request& r : open_) {
+    const std::uint64_t units = prefixes_.units(r.path);
+    const KeyView keys = prefixes_.view(r.path, units);
+    const std::uint64_t step = geometry_.scheduler_block().n;
+    for (std::uint64_t start = 0; start < tokens(units).n; start += step) {
+      const Code a = lookup(geometry_, index_, keys, {start}, tokens(units), got);
+      const Code b = lookup(geometry_, view, keys, {start}, tokens(units), want);
+      require(a == b && got.tokens == want.tokens, "lookup", start);
+      require(got.attention_tokens == want.attention_tokens, "attention of a lookup", start);
+      if (got.tokens.n > start) note(Seen::hit);
+    }
   }
 }
 

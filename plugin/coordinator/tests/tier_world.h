@@ -39,6 +39,7 @@ enum class Seen : std::uint8_t {
   reset_pinned,
   unpinned_doomed,
   given_up,  // while the copy was open
+  hit,       // a lookup found something
   count
 };
 std::string name_of(Seen what);
@@ -126,6 +127,8 @@ class TierWorld {
   void compare_keys();
   void compare_tails();
   void compare_victims();
+  // Hits with the promises of the index, against hits without.
+  void compare_lookups();
   void compare_counters();
   void require(bool same, const char* what, std::uint64_t where = 0) const;
   void note(Seen what, std::uint64_t times = 1) { seen_[static_cast<std::size_t>(what)] += times; }
@@ -141,6 +144,7 @@ class TierWorld {
   std::vector<Op> log_;
   std::uint32_t tag_ = 0;
   std::uint64_t done_ = 0;
+  std::uint64_t compared_ = 0;
 };
 
 }  // namespace kvc::test
