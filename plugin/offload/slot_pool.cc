@@ -15,7 +15,11 @@ SlotPool::SlotPool(std::uint64_t pages, std::vector<std::uint32_t> slots_per_pag
   }
   if (pages_ != UINT64_MAX) {
     KVC_CHECK(pages_ < (std::uint64_t{1} << 31U) / widest_);
-    page_.ensure(pages_);
+    if (single()) {
+      free_singles_.ensure(pages_);
+    } else {
+      page_.ensure(pages_);
+    }
     used_.ensure(pages_ * widest_);
   }
 }
@@ -40,25 +44,44 @@ void SlotPool::unlink_partial(std::uint32_t page) {
   p.next = p.prev = 0;
 }
 
+// A page that was never used; its number, or UINT32_MAX when there is none.
+std::uint32_t SlotPool::fresh_page() {
+  if (fresh_ == pages_ || (fresh_ + 1) * widest_ >= (std::uint64_t{1} << 31U)) return UINT32_MAX;
+  if (single()) {
+    free_singles_.ensure(fresh_ + 1);
+  } else {
+    page_.ensure(fresh_ + 1);
+  }
+  used_.ensure((fresh_ + 1) * widest_);
+  return static_cast<std::uint32_t>(fresh_++);
+}
+
 bool SlotPool::claim_page(std::uint32_t cls) {
   std::uint32_t page = 0;
   if (free_page_ != 0) {
     page = free_page_ - 1;
     free_page_ = page_[page].next;
   } else {
-    if (fresh_ == pages_ || (fresh_ + 1) * widest_ >= (std::uint64_t{1} << 31U)) return false;
-    page = static_cast<std::uint32_t>(fresh_);
-    page_.ensure(fresh_ + 1);
-    used_.ensure((fresh_ + 1) * widest_);
-    ++fresh_;
+    page = fresh_page();
+    if (page == UINT32_MAX) return false;
   }
   page_[page] = Page{0, 0, 0, cls + 1};
   link_partial(page);
   return true;
 }
 
+SlotId SlotPool::take_single(std::uint32_t cls) {
+  const SlotId entry =
+      free_singles_.empty() ? fresh_page() : static_cast<SlotId>(free_singles_.take());
+  if (entry == no_slot) return no_slot;
+  used_[entry] = static_cast<std::uint8_t>(cls + 1);
+  ++used_total_;
+  return entry;
+}
+
 SlotId SlotPool::take(std::uint32_t cls) {
   KVC_CHECK(cls < per_page_.size());
+  if (single()) return take_single(cls);
   if (partial_[cls] == 0 && !claim_page(cls)) return no_slot;
   const std::uint32_t page = partial_[cls] - 1;
   Page& p = page_[page];
@@ -66,7 +89,7 @@ SlotId SlotPool::take(std::uint32_t cls) {
   std::uint32_t k = 0;
   while (used_[first + k] != 0) ++k;
   KVC_CHECK(k < per_page_[cls]);
-  used_[first + k] = 1;
+  used_[first + k] = static_cast<std::uint8_t>(cls + 1);
   ++used_total_;
   if (++p.used == per_page_[cls]) unlink_partial(page);
   return first + k;
@@ -76,6 +99,7 @@ void SlotPool::give_back(SlotId entry) {
   KVC_CHECK(used_[entry] != 0);
   used_[entry] = 0;
   --used_total_;
+  if (single()) return free_singles_.insert(entry);
   const std::uint32_t page = entry / widest_;
   Page& p = page_[page];
   const bool was_full = p.used == per_page_[p.cls_plus_1 - 1];
@@ -88,7 +112,7 @@ void SlotPool::give_back(SlotId entry) {
 }
 
 std::uint32_t SlotPool::class_of(SlotId entry) const {
-  const std::uint32_t cls = page_[entry / widest_].cls_plus_1;
+  const std::uint32_t cls = single() ? used_[entry] : page_[entry / widest_].cls_plus_1;
   KVC_CHECK(cls != 0);
   return cls - 1;
 }
@@ -102,10 +126,19 @@ std::uint32_t SlotPool::page_slots(SlotId entry) const { return per_page_[class_
 std::string SlotPool::verify() const {
   std::uint64_t used_total = 0;
   std::uint64_t listed = 0;
+  if (single()) {
+    for (std::uint64_t e = 0; e < fresh_; ++e) {
+      used_total += used_[e] != 0;
+      if (free_singles_.contains(e) != (used_[e] == 0)) return fmt::format("slot {} is lost", e);
+    }
+    return used_total == used_total_
+               ? ""
+               : fmt::format("{} slots used, not {}", used_total, used_total_);
+  }
   for (std::uint64_t page = 0; page < fresh_; ++page) {
     const Page& p = page_[page];
     std::uint32_t used_here = 0;
-    for (std::uint32_t k = 0; k < widest_; ++k) used_here += used_[page * widest_ + k];
+    for (std::uint32_t k = 0; k < widest_; ++k) used_here += used_[page * widest_ + k] != 0;
     if (used_here != p.used) {
       return fmt::format("page {} counts {} used slots, {} are", page, p.used, used_here);
     }

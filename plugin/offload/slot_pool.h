@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "plugin/coordinator/key_index.h"
+#include "plugin/offload/free_bits.h"
 #include "plugin/offload/zeroed_array.h"
 
 namespace kvc {
@@ -16,7 +17,8 @@ namespace kvc {
 // Threads:    scheduler role only.
 // Owns:       the bookkeeping of pages; bytes belong to the ranks.
 // Invariants: a page has slots of one class only; a page is free iff none of its slots is used; no
-//             heap after construction unless the pool grows.
+//             heap after construction unless the pool grows. Where every page is one slot there are
+//             no records of pages: a byte and a bit per slot.
 class SlotPool {
  public:
   // Requires: every element of slots_per_page >= 1, at most 64 classes; pages x the largest of them
@@ -60,12 +62,16 @@ class SlotPool {
   void link_partial(std::uint32_t page);
   void unlink_partial(std::uint32_t page);
   [[nodiscard]] bool claim_page(std::uint32_t cls);
+  [[nodiscard]] std::uint32_t fresh_page();
+  [[nodiscard]] SlotId take_single(std::uint32_t cls);
+  [[nodiscard]] bool single() const { return widest_ == 1; }
 
   std::uint64_t pages_;
   std::vector<std::uint32_t> per_page_;
   std::uint32_t widest_ = 1;
   ZeroedArray<Page> page_;
-  ZeroedArray<std::uint8_t> used_;
+  ZeroedArray<std::uint8_t> used_;      // class + 1; 0: free
+  FreeBits free_singles_;               // single(): pages that were used and are free
   std::vector<std::uint32_t> partial_;  // per class: first page + 1
   std::uint32_t free_page_ = 0;         // first free page + 1
   std::uint64_t fresh_ = 0;             // pages below it were used once

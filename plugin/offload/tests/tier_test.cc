@@ -231,14 +231,17 @@ BOOST_AUTO_TEST_CASE(slots_are_numbered_inside_their_class) {
   BOOST_TEST(pool.verify() == "");
 }
 
-BOOST_AUTO_TEST_CASE(random_use_of_pages_keeps_the_books) {
+void use_pages_at_random(SlotPool& pool, std::uint64_t classes) {
   Prng random(7);
-  SlotPool pool(8, {1, 3, 5});
   std::vector<SlotId> taken;
   for (int i = 0; i < 5000; ++i) {
     if (random.chance(1, 2)) {
-      const SlotId e = pool.take(static_cast<std::uint32_t>(random.below(3)));
-      if (e != no_slot) taken.push_back(e);
+      const auto cls = static_cast<std::uint32_t>(random.below(classes));
+      const SlotId e = pool.take(cls);
+      if (e != no_slot) {
+        BOOST_REQUIRE_EQUAL(pool.class_of(e), cls);
+        taken.push_back(e);
+      }
     } else if (!taken.empty()) {
       const std::uint64_t at = random.below(taken.size());
       pool.give_back(taken[at]);
@@ -248,6 +251,27 @@ BOOST_AUTO_TEST_CASE(random_use_of_pages_keeps_the_books) {
     BOOST_REQUIRE_EQUAL(pool.verify(), "");
     BOOST_REQUIRE_EQUAL(pool.used_slots(), taken.size());
   }
+}
+
+BOOST_AUTO_TEST_CASE(random_use_of_pages_keeps_the_books) {
+  SlotPool pages(8, {1, 3, 5});
+  use_pages_at_random(pages, 3);
+  SlotPool singles(200, {1, 1});
+  use_pages_at_random(singles, 2);
+  SlotPool growing(UINT64_MAX, {1});
+  use_pages_at_random(growing, 1);
+}
+
+BOOST_AUTO_TEST_CASE(free_numbers_come_back_lowest_first) {
+  FreeBits bits;
+  bits.ensure(300'000);
+  for (const std::uint64_t n : {std::uint64_t{299'999}, std::uint64_t{4096}, std::uint64_t{0},
+                                std::uint64_t{63}, std::uint64_t{64}})
+    bits.insert(n);
+  for (const std::uint64_t n : {std::uint64_t{0}, std::uint64_t{63}, std::uint64_t{64},
+                                std::uint64_t{4096}, std::uint64_t{299'999}})
+    BOOST_TEST(bits.take() == n);
+  BOOST_TEST(bits.empty());
 }
 
 BOOST_AUTO_TEST_CASE(an_unlimited_tier_grows) {
