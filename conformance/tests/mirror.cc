@@ -1,7 +1,10 @@
 #include "conformance/tests/mirror.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <sstream>
+
+#include "plugin/coordinator/test_support.h"
 
 namespace kvc::oracle_tests {
 namespace {
@@ -166,7 +169,39 @@ std::optional<std::string> Mirror::compare(const oracle::World& world, std::uint
   for (std::size_t g = 0; g < world.groups.size(); ++g) {
     if (auto why = compare_group(world, g, hit_.tokens.n)) return why;
   }
-  return std::nullopt;
+  return compare_closed(world, cap);
+}
+
+// Full-attention groups that hold every block before one that they hold, from the start on.
+std::uint64_t Mirror::closed_groups(const oracle::World& world) const {
+  std::uint64_t mask = 0;
+  for (std::size_t g = 0; g < world.groups.size(); ++g) {
+    if (world.groups[g].kind != oracle::Kind::full || !world.groups[g].cacheable) continue;
+    const std::uint64_t span = world.span(g);
+    std::uint64_t blocks = 0;
+    std::uint64_t last = 0;
+    for (const std::uint64_t end : world.groups[g].held) {
+      if (end % span != 0 || end <= world.start) continue;
+      ++blocks;
+      last = std::max(last, end);
+    }
+    if (blocks == 0 || blocks == (last - world.start) / span) mask |= std::uint64_t{1} << g;
+  }
+  return mask;
+}
+
+std::optional<std::string> Mirror::compare_closed(const oracle::World& world, std::uint64_t cap) {
+  const std::uint64_t closed = closed_groups(world);
+  if (closed == 0) return std::nullopt;
+  ++closed_compared_;
+  const KeyView keys = keys_of(world);
+  const test::ClosedIndex index(geometry_, index_, keys, closed);
+  if (lookup(geometry_, index, keys, {world.start}, {cap}, closed_hit_) != Code::ok)
+    return text("lookup of the closed index fails");
+  list_slots(geometry_, index, keys, closed_hit_);
+  const std::string why = test::difference(hit_, closed_hit_);
+  if (why.empty()) return std::nullopt;
+  return text("the closed index answers differently: ", why);
 }
 
 std::optional<std::string> Mirror::compare_per_group(const oracle::World& world,

@@ -86,7 +86,8 @@ std::set<std::uint64_t> subset(const std::vector<std::uint64_t>& ends, std::uint
 
 struct Counter {
   std::uint64_t worlds = 0;
-  std::uint64_t hits = 0;  // worlds with something to find
+  std::uint64_t hits = 0;    // worlds with something to find
+  std::uint64_t closed = 0;  // asked of an index with closed prefixes too
   std::uint64_t wrong = 0;
 };
 
@@ -102,6 +103,7 @@ constexpr std::uint64_t content_step = 1;
 void check_world(Mirror& mirror, World& w, Counter& counter) {
   const bool drafts =
       std::any_of(w.groups.begin(), w.groups.end(), [](const Group& g) { return g.draft; });
+  const std::uint64_t closed_before = mirror.closed_compared();
   for (const std::uint64_t n : {units * h - h, units * h, units * h + 1}) {
     if (drafts && n == units * h) continue;  // the rules know no held bytes behind the end
     w.tokens = n;
@@ -114,6 +116,7 @@ void check_world(Mirror& mirror, World& w, Counter& counter) {
     }
   }
   w.start = 0;
+  counter.closed += mirror.closed_compared() - closed_before;
 }
 
 // Every set of held ends of a layout of one or two groups.
@@ -132,10 +135,12 @@ void check_all_contents(World w, Counter& counter) {
 }
 
 void report(const Counter& counter, std::uint64_t worlds_least) {
-  BOOST_TEST_MESSAGE(counter.worlds << " worlds, " << counter.hits << " with a hit");
+  BOOST_TEST_MESSAGE(counter.worlds << " worlds, " << counter.hits << " with a hit, "
+                                    << counter.closed << " asked of a closed index too");
   BOOST_TEST(counter.wrong == 0U);
   BOOST_TEST(counter.worlds >= worlds_least / content_step);
   BOOST_TEST(counter.hits > counter.worlds / 20);
+  BOOST_TEST(counter.closed > counter.worlds / 100);
 }
 
 }  // namespace

@@ -25,13 +25,13 @@ bool Engine::Body::copies_what_is_not_written(const Step& step) const {
     const std::uint64_t position = hit.tokens.n / span;
     const GroupHit& found = hit.groups[g];
     if (geometry.group(g).kind == GroupKind::state || hit.tokens.n % span == 0 ||
-        found.slots.empty()) {
+        found.count() == 0) {
       continue;
     }
     for (const WorkItem& item : step.work) {
       const std::vector<BlockId>& table = item.request->tables[g].blocks;
-      if (position < table.size() && table[position] == found.slots.back() &&
-          item.begin < hit.tokens.n && item.end > position * span) {
+      if (position < table.size() && table[position] == found.last() && item.begin < hit.tokens.n &&
+          item.end > position * span) {
         return true;
       }
     }
@@ -139,6 +139,7 @@ std::uint64_t Engine::Body::blocks_reserved(const Request& newcomer, std::uint64
 // block is copied, the source keeps its reference until the copy has run.
 bool Engine::Body::allocate(Request& request, const AdmissionPlan& plan, Step& step) {
   const std::uint64_t have = plan.local + plan.external;
+  list_slots(geometry, device->pool(), request.keys.view(), *plan.hit);
   touched.clear();
   std::uint64_t free_hits = 0;
   for (const GroupId g : geometry.cacheable()) {

@@ -34,7 +34,7 @@ struct AdmissionPlan {
   std::uint64_t local = 0;     // tokens from the device cache
   std::uint64_t external = 0;  // tokens to load behind them; then `chunk` is 0
   std::uint64_t chunk = 0;
-  const Hit* hit = nullptr;  // of `local` tokens
+  Hit* hit = nullptr;  // of `local` tokens
 };
 
 struct Engine::Body {

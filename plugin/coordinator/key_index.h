@@ -31,7 +31,43 @@ class KeyIndex {
   // find for every key of the run; out.size() >= keys.count. Memory is prefetched for the whole
   // batch: use batches of find_batch_keys.
   virtual void find_batch(GroupId group, const KeyRun& keys, std::span<SlotId> out) const = 0;
+
+  // The promises below let a lookup skip probes. An index makes them for the state it is in: they
+  // hold until its next change. Without them answers are the same, only slower.
+
+  // A published block of `group` implies that the block before it on its path is published: along
+  // the ascending block ends of any one path, find answers a run of slots and then no_slot only.
+  // Always cheap: O(1). False when that does not hold now or nobody knows (holes, bad entries).
+  [[nodiscard]] virtual bool prefix_closed(GroupId group) const {
+    (void)group;
+    return false;
+  }
+  // Where tails of `group` may be inside the block that follows the chain entry in slot `base`
+  // (no_slot: the root, that is, the block at position 0). Bit tail_offset_bit(i, B/h) stands for
+  // the boundary at i + 1 hash units behind the entry's end (i from 0, interior boundaries only). A
+  // clear bit is a promise: no find with a key of this group at such a boundary, on any path
+  // through the entry, answers a slot; that includes tails stored before the entry was. A set bit
+  // promises nothing. Asked only while prefix_closed(group).
+  [[nodiscard]] virtual std::uint64_t tail_offsets(GroupId group, SlotId base) const {
+    (void)group, (void)base;
+    return ~std::uint64_t{0};
+  }
 };
+
+// Bit of a tail_offsets word for interior boundary i of a block of `units` = B/h hash units.
+// Requires i + 1 < units.
+inline std::uint32_t tail_offset_bit(std::uint64_t i, std::uint64_t units) {
+  return static_cast<std::uint32_t>(i * 64 / units);
+}
+
+// What a lookup cost. `probes` are keys asked for; a bisection is the search of one group whose
+// prefix was closed, a linear walk that of one whose was not.
+struct LookupCost {
+  std::uint64_t probes = 0;
+  std::uint64_t bisections = 0;
+  std::uint64_t linear_walks = 0;
+};
+
 inline constexpr std::size_t find_batch_keys = 32;
 
 struct FlatIndexOptions {

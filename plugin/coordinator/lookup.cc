@@ -1,13 +1,29 @@
 #include "plugin/coordinator/lookup.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <span>
 
 namespace kvc {
 namespace {
+
+// Keys that one round of a search in a closed run asks for. Four in one prefetched batch take
+// little longer than one, and leave a fifth of the run: fewer rounds and fewer probes than
+// galloping and halving (docs/adr/0008).
+constexpr std::uint64_t cuts = 4;
+
+// Batch sizes of a downward search: the common case is met at the top, so it begins small.
+class Ramp {
+ public:
+  [[nodiscard]] std::size_t next(std::uint64_t left) {
+    const std::size_t n = std::min<std::uint64_t>(size_, left);
+    size_ = std::min(size_ * 2, find_batch_keys);
+    return n;
+  }
+
+ private:
+  std::size_t size_ = 4;
+};
 
 // One lookup. All ends and positions are absolute; positions below start / B belong to the device.
 class Finder {
@@ -36,6 +52,7 @@ class Finder {
   // upwards.
   void probe(GroupId g, Tokens end, Tokens step, bool down, std::size_t count, Found& found) const {
     const auto stride = static_cast<std::ptrdiff_t>(step.n / h_.n * keys_.key_bytes);
+    out_.cost.probes += count;
     index_.find_batch(g, {block_key(keys_, end, h_), down ? -stride : stride, count},
                       {found.data(), count});
   }
@@ -44,8 +61,23 @@ class Finder {
   void probe_all(Members members, Tokens end, Tokens step, bool down, std::size_t count,
                  Found& found) const;
 
+  // As probe_all, but for the first entry only: how many entries precede the first one that every
+  // member holds; `count` if none does. One member is asked first, the others only on a match.
+  [[nodiscard]] std::size_t first_common(Members members, Tokens end, std::size_t count,
+                                         Found& found) const;
+  [[nodiscard]] SlotId probe_one(GroupId g, Tokens end) const {
+    ++out_.cost.probes;
+    return index_.find(g, block_key(keys_, end, h_));
+  }
+
   [[nodiscard]] Tokens find(const Bundle& b, Tokens limit, bool drop);
   std::uint64_t full_run(GroupId g, std::uint64_t position_end);
+  [[nodiscard]] std::uint64_t walked_run(GroupId g, std::uint64_t position_end,
+                                         std::vector<SlotId>* slots);
+  void closed_run(GroupId g, std::uint64_t position_end);
+  void know_deepest(GroupId g);
+  void end_inside(GroupId g, Tokens end, SlotId slot);
+  [[nodiscard]] std::uint64_t tails_behind(GroupId g, std::uint64_t position);
   [[nodiscard]] Tokens full_reach(GroupId g, Tokens limit);
   [[nodiscard]] Tokens full_together(const Bundle& b, Tokens limit, bool drop);
   [[nodiscard]] Tokens best_tail(Members members, std::uint64_t position, Tokens top);
@@ -55,6 +87,7 @@ class Finder {
   [[nodiscard]] Tokens state_end(const Bundle& b, Tokens limit) const;
   void note_drop(Tokens before, Tokens after);
   void fill(GroupId g, Tokens end);
+  void fill_full(GroupId g, Tokens end);
 
   const Geometry& geometry_;
   const KeyIndex& index_;
@@ -78,42 +111,168 @@ void Finder::probe_all(Members members, Tokens end, Tokens step, bool down, std:
   }
 }
 
-// Appends the slots of positions [low, position_end) to the group's list, up to the first absent
-// one; returns the position behind the last present one (R-302 step 1).
-std::uint64_t Finder::full_run(GroupId g, std::uint64_t position_end) {
-  std::vector<SlotId>& slots = out_.groups[g].slots;
+std::size_t Finder::first_common(Members members, Tokens end, std::size_t count,
+                                 Found& found) const {
+  probe(members.front(), end, align_, true, count, found);
+  std::size_t i = 0;
+  while (i < count && found[i] == no_slot) ++i;
+  if (i == count || members.size() == 1) return i;
+  const auto held = [&](GroupId g) { return probe_one(g, end - align_ * i) != no_slot; };
+  if (std::all_of(members.begin() + 1, members.end(), held)) return i;
+  // Not this one: the others are asked for the rest of the batch.
+  Found other;
+  const std::size_t from = i + 1;
+  for (const GroupId g : members.subspan(1)) {
+    if (from == count) return count;
+    probe(g, end - align_ * from, align_, true, count - from, other);
+    for (i = from; i < count; ++i)
+      if (other[i - from] == no_slot) found[i] = no_slot;
+  }
+  for (i = from; i < count && found[i] == no_slot;) ++i;
+  return i;
+}
+
+// The position behind the last of the present ones that follow each other from `low` on (R-302
+// step 1); their slots are appended to `slots` if it is given.
+std::uint64_t Finder::walked_run(GroupId g, std::uint64_t position_end,
+                                 std::vector<SlotId>* slots) {
   const Tokens block = geometry_.block_tokens(g);
-  slots.clear();
   Found found;
   for (std::uint64_t p = low(g); p < position_end;) {
     const std::size_t n = std::min<std::uint64_t>(find_batch_keys, position_end - p);
     probe(g, block * (p + 1), block, false, n, found);
     for (std::size_t i = 0; i < n; ++i, ++p) {
       if (found[i] == no_slot) return p;
-      slots.push_back(found[i]);
+      if (slots != nullptr) slots->push_back(found[i]);
     }
   }
   return std::max(position_end, low(g));
 }
 
+// The same run where presence is monotone. The first and the last position are asked first: they
+// settle a miss and a full hit. What is not known between a present and an absent one is then cut
+// in five until nothing is left.
+void Finder::closed_run(GroupId g, std::uint64_t position_end) {
+  GroupHit& hit = out_.groups[g];
+  const std::uint64_t n = position_end - low(g);
+  const Tokens block = geometry_.block_tokens(g);
+  const Tokens from = block * low(g);  // entry number k of the run ends at from + k * block
+  Found found;
+  probe(g, from + block, block * std::max<std::uint64_t>(n - 1, 1), false, n == 1 ? 1 : 2, found);
+  if (found[0] == no_slot) return;
+  hit.whole = 1;
+  hit.deepest = found[0];
+  if (n == 1) return;
+  if (found[1] != no_slot) {
+    hit.whole = n;
+    hit.deepest = found[1];
+    return;
+  }
+  for (std::uint64_t absent = n; absent - hit.whole > 1;) {
+    const std::uint64_t unknown = absent - hit.whole - 1;
+    const std::uint64_t step = (unknown + 1 + cuts) / (cuts + 1);
+    const std::size_t count = std::min(cuts, unknown / step);
+    const std::uint64_t base = hit.whole;
+    probe(g, from + block * (base + step), block * step, false, count, found);
+    for (std::size_t i = 0; i < count; ++i) {
+      if (found[i] == no_slot) {
+        absent = base + step * (i + 1);
+        break;
+      }
+      hit.whole = base + step * (i + 1);
+      hit.deepest = found[i];
+    }
+  }
+}
+
+// Searches the group's run of present positions [low, position_end) and leaves it in its hit;
+// returns the position behind it.
+std::uint64_t Finder::full_run(GroupId g, std::uint64_t position_end) {
+  GroupHit& hit = out_.groups[g];
+  hit.clear();
+  hit.first_position = low(g);
+  hit.brief = index_.prefix_closed(g);
+  if (position_end <= low(g)) return low(g);
+  if (!hit.brief) {
+    ++out_.cost.linear_walks;
+    return walked_run(g, position_end, &hit.slots);
+  }
+  ++out_.cost.bisections;
+  closed_run(g, position_end);
+#if defined(KVC_SANITIZED)
+  const LookupCost cost = out_.cost;
+  KVC_CHECK(walked_run(g, position_end, nullptr) == hit.list_length());
+  out_.cost = cost;
+#endif
+  return hit.list_length();
+}
+
+// A brief hit that was cut back does not know the slot that is its last one now.
+void Finder::know_deepest(GroupId g) {
+  GroupHit& hit = out_.groups[g];
+  if (!hit.brief || hit.whole == 0 || hit.deepest != no_slot) return;
+  hit.deepest = probe_one(g, geometry_.block_tokens(g) * (hit.first_position + hit.whole));
+  KVC_CHECK(hit.deepest != no_slot);
+}
+
+// The hit of an attention group goes on inside the entry in `slot`, whose key covers `end` tokens.
+void Finder::end_inside(GroupId g, Tokens end, SlotId slot) {
+  GroupHit& hit = out_.groups[g];
+  if (hit.brief) {
+    hit.inside = slot;
+    hit.inside_end = end;
+  } else {
+    hit.slots.push_back(slot);
+  }
+}
+
+// KeyIndex::tail_offsets for the block at `position`, which follows the group's run.
+std::uint64_t Finder::tails_behind(GroupId g, std::uint64_t position) {
+  const std::uint64_t anywhere = ~std::uint64_t{0};
+  GroupHit& hit = out_.groups[g];
+  if (!hit.brief) return anywhere;
+  if (position == 0) return index_.tail_offsets(g, no_slot);
+  if (position > low(g)) {
+    know_deepest(g);
+    return index_.tail_offsets(g, hit.deepest);
+  }
+  // The device has what is before; whether the index has it too, nobody asked yet.
+  const SlotId base = probe_one(g, geometry_.block_tokens(g) * position);
+  return base == no_slot ? anywhere : index_.tail_offsets(g, base);
+}
+
 // R-302 step 2: the highest tail at or below `top` inside the block at `position` that every member
-// holds, its slots appended to the lists; the block's start if there is none.
+// holds, its slots given to the hits; the block's start if there is none. Boundaries at which the
+// index rules tails out are not asked for.
 Tokens Finder::best_tail(Members members, std::uint64_t position, Tokens top) {
   const Tokens block = geometry_.block_tokens(members.front());
   const Tokens from = block * position;
   if (!geometry_.fine_hits() || block <= align_) return from;
+  const Tokens first = round_down(std::min({from + block - align_, top, known_end_}), align_);
+  if (first <= from) return from;
+  const std::uint64_t possible = tails_behind(members.front(), position);
+  const std::uint64_t units = block.n / align_.n;
+  const auto may_be = [&](std::uint64_t i) {
+    return (possible >> tail_offset_bit(i, units) & 1) != 0;
+  };
+  Ramp ramp;
   Found found;
-  for (Tokens end = round_down(std::min({from + block - align_, top, known_end_}), align_);
-       end > from;) {
-    const std::size_t n = std::min<std::uint64_t>(find_batch_keys, (end - from).n / align_.n);
-    probe_all(members, end, align_, true, n, found);
-    for (std::size_t i = 0; i < n; ++i, end -= align_) {
-      if (found[i] == no_slot) continue;
-      out_.groups[members.front()].slots.push_back(found[i]);
-      for (const GroupId g : members.subspan(1))
-        out_.groups[g].slots.push_back(index_.find(g, block_key(keys_, end, h_)));
-      return end;
+  for (std::uint64_t left = possible == 0 ? 0 : (first - from).n / align_.n; left > 0;) {
+    if (!may_be(left - 1)) {
+      --left;
+      continue;
     }
+    std::size_t n = 1;
+    for (const std::size_t most = ramp.next(left); n < most && may_be(left - 1 - n);) ++n;
+    const Tokens end = from + align_ * left;
+    const std::size_t i = first_common(members, end, n, found);
+    if (i < n) {
+      const Tokens tail = end - align_ * i;
+      end_inside(members.front(), tail, found[i]);
+      for (const GroupId g : members.subspan(1)) end_inside(g, tail, probe_one(g, tail));
+      return tail;
+    }
+    left -= n;
   }
   return from;
 }
@@ -126,9 +285,9 @@ Tokens Finder::full_reach(GroupId g, Tokens limit) {
   const Tokens inside = round_down(limit, align_);
   if (inside <= block * n) return block * n;
   if (block * (n + 1) <= known_end_ && block * (n + 1) > limit) {
-    const SlotId next = index_.find(g, block_key(keys_, block * (n + 1), h_));
+    const SlotId next = probe_one(g, block * (n + 1));
     if (next != no_slot) {
-      out_.groups[g].slots.push_back(next);
+      end_inside(g, block * (n + 1), next);
       return inside;
     }
   }
@@ -141,7 +300,7 @@ Tokens Finder::full_together(const Bundle& b, Tokens limit, bool drop) {
   const Tokens block = geometry_.block_tokens(b.members.front());
   std::uint64_t n = std::min(limit, known_end_).n / block.n;
   for (const GroupId g : b.members) n = full_run(g, n);
-  for (const GroupId g : b.members) out_.groups[g].slots.resize(n - low(g));
+  for (const GroupId g : b.members) out_.groups[g].keep(n - low(g));
   const Tokens before = best_tail(b.members, n, limit);
   if (!drop || before <= start_) return std::max(round_down(before, align_), start_);
   const Tokens after = std::max(round_down(before - std::min(align_, block), align_), start_);
@@ -160,6 +319,7 @@ Tokens Finder::window_end(const Bundle& b, Tokens limit) const {
   std::uint64_t batch_top =
       0;  // positions [batch_top - batch_size, batch_top) are in `found`, top first
   std::uint64_t batch_size = 0;
+  Ramp ramp;
   Found found;
   for (std::uint64_t next = end.n / block.n;
        end > start_;) {  // positions below `next` are not decided
@@ -167,7 +327,7 @@ Tokens Finder::window_end(const Bundle& b, Tokens limit) const {
     const std::uint64_t p = next - 1;
     if (p >= batch_top || p < batch_top - batch_size) {
       batch_top = next;
-      batch_size = std::min<std::uint64_t>(find_batch_keys, next - lo);
+      batch_size = ramp.next(next - lo);
       probe_all(b.members, block * next, block, true, batch_size, found);
     }
     if (found[batch_top - 1 - p] != no_slot) {
@@ -246,12 +406,13 @@ Tokens Finder::chunk_end(const Bundle& b, Tokens limit) const {
 
 // the longest aligned end whose state all members hold.
 Tokens Finder::state_end(const Bundle& b, Tokens limit) const {
+  Ramp ramp;
   Found found;
   for (Tokens end = round_down(std::min(limit, known_end_), align_); end > start_;) {
-    const std::size_t n = std::min<std::uint64_t>(find_batch_keys, (end - start_).n / align_.n);
-    probe_all(b.members, end, align_, true, n, found);
-    for (std::size_t i = 0; i < n; ++i, end -= align_)
-      if (found[i] != no_slot) return end;
+    const std::size_t n = ramp.next((end - start_).n / align_.n);
+    const std::size_t i = first_common(b.members, end, n, found);
+    end -= align_ * i;
+    if (i < n) return end;
   }
   return start_;
 }
@@ -346,18 +507,32 @@ void Finder::each_alone(Tokens max_tokens) {
   if (!geometry_.chain()) out_.attention_tokens = out_.tokens;
 }
 
-// The group's needed set of a prefix of `end` tokens. Attention kept its list from the search; the
+// The needed set of a prefix of `end` tokens of an attention group, from what its search left.
+void Finder::fill_full(GroupId g, Tokens end) {
+  GroupHit& hit = out_.groups[g];
+  const Tokens block = geometry_.block_tokens(g);
+  const std::uint64_t stop = geometry_.end_position(g, end);
+  KVC_CHECK(hit.count() >= stop - hit.first_position);
+  hit.keep(stop - hit.first_position);
+  if (!hit.brief) return;
+  if (end.n % block.n != 0 && hit.inside == no_slot) {
+    // The hit ends inside a whole block of the run.
+    know_deepest(g);
+    const SlotId slot = hit.deepest;
+    hit.keep(hit.whole - 1);
+    end_inside(g, block * stop, slot);
+  }
+  know_deepest(g);
+}
+
+// The group's needed set of a prefix of `end` tokens. Attention kept its own from the search; the
 // others probe what they need once more.
 void Finder::fill(GroupId g, Tokens end) {
   GroupHit& hit = out_.groups[g];
   const std::uint64_t stop = geometry_.end_position(g, end);
   hit.tokens = end;
   hit.first_position = std::max(low(g), geometry_.first_needed_position(g, end));
-  if (geometry_.group(g).kind == GroupKind::full) {
-    KVC_CHECK(hit.slots.size() >= stop - hit.first_position);
-    hit.slots.resize(stop - hit.first_position);
-    return;
-  }
+  if (geometry_.group(g).kind == GroupKind::full) return fill_full(g, end);
   hit.slots.clear();
   const Tokens block = geometry_.block_tokens(g);
   Found found;
@@ -376,12 +551,13 @@ void Finder::fill(GroupId g, Tokens end) {
 Code begin(const Geometry& geometry, const KeyView& keys, Tokens start, Hit& out) {
   out.start = out.tokens = out.attention_tokens = start;
   out.uncached_common_prefix = out.dropped_for_drafts = Tokens{};
+  out.cost = {};
   out.groups.resize(geometry.groups());
   for (GroupId g = 0; g < geometry.groups(); ++g) {
     GroupHit& hit = out.groups[g];
     hit.tokens = start;
+    hit.clear();
     hit.first_position = geometry.end_position(g, start);
-    hit.slots.clear();
   }
   const bool good = keys.key_bytes >= key_bytes_min && keys.key_bytes <= key_bytes_max &&
                     start.n % geometry.scheduler_block().n == 0;
@@ -392,27 +568,12 @@ Code begin(const Geometry& geometry, const KeyView& keys, Tokens start, Hit& out
 // emptied here.
 void finish(const Geometry& geometry, Hit& out) {
   for (GroupHit& hit : out.groups)
-    if (hit.tokens == out.start) hit.slots.clear();
+    if (hit.tokens == out.start) hit.clear();
   for (GroupId g = 0; g < geometry.groups(); ++g)
     if (!geometry.group(g).cacheable) out.groups[g].tokens = out.start;
 }
 
 }  // namespace
-
-void Hit::reserve(const Geometry& geometry, Tokens max_tokens) {
-  groups.resize(geometry.groups());
-  for (const GroupId g : geometry.cacheable()) {
-    const GroupSpec& s = geometry.group(g);
-    const Tokens block = geometry.block_tokens(g);
-    const std::uint64_t all = blocks_touched(max_tokens, block).n;
-    std::uint64_t most = all;
-    if (s.kind == GroupKind::sliding)
-      most = blocks_touched(s.window + s.extra_retained, block).n + 1;
-    if (s.kind == GroupKind::chunked) most = blocks_touched(s.window, block).n + 1;
-    if (s.kind == GroupKind::state) most = 1;
-    groups[g].slots.reserve(std::min(all, most));
-  }
-}
 
 Code lookup(const Geometry& geometry, const KeyIndex& index, const KeyView& keys, Tokens start,
             Tokens max_tokens, Hit& out) {
@@ -430,47 +591,6 @@ Code lookup_per_group(const Geometry& geometry, const KeyIndex& index, const Key
     Finder(geometry, index, keys, out).each_alone(max_tokens);
   finish(geometry, out);
   return Code::ok;
-}
-
-Status truncate(const Geometry& geometry, const Hit& hit, Tokens tokens, Hit& out) {
-  KVC_CHECK(&hit != &out && hit.groups.size() == geometry.groups());
-  for (GroupId g = 0; g < geometry.groups(); ++g) {
-    const GroupHit& from = hit.groups[g];
-    if (!geometry.group(g).cacheable) {
-      if (from.list_length() != 0)
-        return {Code::arg,
-                fmt::format("group {} is not cacheable but its list has {} positions (R-317)", g,
-                            from.list_length())};
-      continue;
-    }
-    const Tokens block = geometry.block_tokens(g);
-    if (tokens.n % block.n != 0)
-      return {Code::arg,
-              fmt::format(
-                  "{} tokens are not a multiple of the {} tokens of a block of group {} (R-317)",
-                  tokens.n, block.n, g)};
-    if (from.list_length() < tokens.n / block.n && !geometry.group(g).state)
-      return {Code::arg, fmt::format("group {} has {} positions, {} tokens need {} (R-317)", g,
-                                     from.list_length(), tokens.n, tokens.n / block.n)};
-  }
-  out.start = std::min(hit.start, tokens);
-  out.tokens = tokens;
-  out.uncached_common_prefix = out.dropped_for_drafts = Tokens{};
-  out.attention_tokens = tokens;
-  out.groups.resize(geometry.groups());
-  for (GroupId g = 0; g < geometry.groups(); ++g) {
-    const GroupHit& from = hit.groups[g];
-    GroupHit& to = out.groups[g];
-    to.tokens = std::min(from.tokens, tokens);
-    to.first_position = 0;
-    to.slots.clear();
-    if (!geometry.group(g).cacheable) continue;
-    const std::uint64_t stop = std::min(from.list_length(), tokens.n / geometry.block_tokens(g).n);
-    to.first_position = std::min(from.first_position, stop);
-    to.slots.assign(from.slots.begin(),
-                    from.slots.begin() + static_cast<std::ptrdiff_t>(stop - to.first_position));
-  }
-  return {};
 }
 
 }  // namespace kvc

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
+#include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -124,6 +126,74 @@ class Held {
   FlatIndex index_;
   SlotId next_ = 0;
 };
+
+// An index with the promises that let lookups skip probes, over one without them. The caller names
+// the groups that are closed; what tails there are is found by asking for every boundary, and
+// `noise` adds bits that promise nothing.
+class ClosedIndex final : public KeyIndex {
+ public:
+  ClosedIndex(const Geometry& geometry, const FlatIndex& index, KeyView keys, std::uint64_t closed,
+              std::uint64_t noise = 0)
+      : geometry_(geometry), index_(index), keys_(keys), closed_(closed), noise_(noise) {}
+  [[nodiscard]] SlotId find(GroupId group, const std::byte* key) const override {
+    return index_.find(group, key);
+  }
+  void find_batch(GroupId group, const KeyRun& keys, std::span<SlotId> out) const override {
+    index_.find_batch(group, keys, out);
+  }
+  [[nodiscard]] bool prefix_closed(GroupId group) const override {
+    return (closed_ >> group & 1) != 0;
+  }
+  [[nodiscard]] std::uint64_t tail_offsets(GroupId group, SlotId base) const override {
+    KVC_CHECK(prefix_closed(group));
+    const Tokens h = geometry_.hash_unit();
+    const Tokens from = base == no_slot ? Tokens{} : index_.primary(base).end;
+    const std::uint64_t units = geometry_.block_tokens(group).n / h.n;
+    std::uint64_t bits = noise_;
+    for (std::uint64_t i = 0; i + 1 < units; ++i) {
+      const Tokens end = from + h * (i + 1);
+      if (end.n / h.n > keys_.count) break;
+      if (index_.find(group, block_key(keys_, end, h)) != no_slot)
+        bits |= std::uint64_t{1} << tail_offset_bit(i, units);
+    }
+    return bits;
+  }
+
+ private:
+  const Geometry& geometry_;
+  const FlatIndex& index_;
+  KeyView keys_;
+  std::uint64_t closed_;
+  std::uint64_t noise_;
+};
+
+// Empty, or what differs between two answers to one question; both groups' lists are compared, and
+// that a brief group knows its ends.
+inline std::string difference(const Hit& a, const Hit& b) {
+  if (a.start != b.start || a.tokens != b.tokens)
+    return fmt::format("hit {}..{}, {}..{}", a.start.n, a.tokens.n, b.start.n, b.tokens.n);
+  if (a.uncached_common_prefix != b.uncached_common_prefix ||
+      a.dropped_for_drafts != b.dropped_for_drafts || a.attention_tokens != b.attention_tokens)
+    return fmt::format("uncached {} {}, dropped {} {}, attention {} {}", a.uncached_common_prefix.n,
+                       b.uncached_common_prefix.n, a.dropped_for_drafts.n, b.dropped_for_drafts.n,
+                       a.attention_tokens.n, b.attention_tokens.n);
+  if (a.groups.size() != b.groups.size()) return "number of groups";
+  for (GroupId g = 0; g < a.groups.size(); ++g) {
+    const GroupHit& x = a.groups[g];
+    const GroupHit& y = b.groups[g];
+    if (x.tokens != y.tokens || x.first_position != y.first_position || x.count() != y.count() ||
+        x.slots != y.slots || x.last() != y.last())
+      return fmt::format("group {}: {} tokens, {}+{} positions; {} tokens, {}+{} positions", g,
+                         x.tokens.n, x.first_position, x.count(), y.tokens.n, y.first_position,
+                         y.count());
+    for (const GroupHit* one : {&x, &y}) {
+      if (!one->brief) continue;
+      const SlotId deepest = one->whole == 0 ? no_slot : one->slots[one->whole - 1];
+      if (one->deepest != deepest) return fmt::format("group {}: wrong deepest slot", g);
+    }
+  }
+  return {};
+}
 
 // Ends step, 2 step, ... up to last.
 inline std::vector<std::uint64_t> ends(std::uint64_t step, std::uint64_t last) {

@@ -115,11 +115,11 @@ class TierIndex final : public KeyIndex {
   void find_batch(GroupId group, const KeyRun& keys, std::span<SlotId> out) const override;
   // The rules (a) to (f) hold for the group now: of one path, a published block has all its
   // ancestors published and good, so its positions may be searched by bisection.
-  [[nodiscard]] bool prefix_closed(GroupId group) const;
+  [[nodiscard]] bool prefix_closed(GroupId group) const override;
   // Where tails may end in the block behind `base` (no_slot: in the first block): bit
   // floor(i * 64 / (B / h)) for the boundary i + 1 hash units behind base. All ones: not known.
   // Covers every tail that find may answer on a path through base, linked to it or not.
-  [[nodiscard]] std::uint64_t tail_offsets(GroupId group, SlotId base) const;
+  [[nodiscard]] std::uint64_t tail_offsets(GroupId group, SlotId base) const override;
 
   [[nodiscard]] bool chained() const;
   // Any keyed state. Of a bad entry: absent, with `entry` set: its next offer rewrites it; reserved

@@ -34,10 +34,10 @@ std::uint32_t LeaseTable::open(RequestIndex request, std::uint64_t step, Tokens 
   lease.epoch = tier_.epoch();
   lease.max_tokens = max_tokens;
   std::swap(lease.hit, hit);
-  for (const GroupHit& g : lease.hit.groups) {
-    KVC_OP(entry, g.slots.size());
-    for (const SlotId entry : g.slots) tier_.pin(entry, PinKind::lease);
-  }
+  lease.hit.for_each_pinned([&](SlotId entry) {
+    KVC_OP(entry, 1);
+    tier_.pin(entry, PinKind::lease);
+  });
   link_newest(at);
   ++open_;
   return at;
@@ -77,12 +77,10 @@ void LeaseTable::refresh(std::uint32_t at, std::uint64_t step) {
 void LeaseTable::end(std::uint32_t at) {
   Lease& lease = leases_[at];
   KVC_CHECK(lease.request != no_request);
-  for (const GroupHit& g : lease.hit.groups) {
-    KVC_OP(entry, g.slots.size());
-    for (auto it = g.slots.rbegin(); it != g.slots.rend(); ++it) {
-      tier_.unpin(*it, PinKind::lease);
-    }
-  }
+  lease.hit.for_each_pinned_backwards([&](SlotId entry) {
+    KVC_OP(entry, 1);
+    tier_.unpin(entry, PinKind::lease);
+  });
   unlink(at);
   lease.request = no_request;
   --open_;

@@ -21,7 +21,7 @@ struct Lease {
 };
 
 // Threads:    scheduler role only.
-// Owns:       at most `leases_max` leases; each pins every entry of its hit once.
+// Owns:       at most `leases_max` leases; each pins its hit once (Hit::for_each_pinned).
 // Invariants: open leases form a list by age. No heap after construction for hits up to
 //             `max_tokens`.
 class LeaseTable {

@@ -62,15 +62,15 @@ Status LoadFlow::check_private(const Request& r, Tokens accepted,
 void LoadFlow::fill(Job& job, RequestIndex index, const Hit& hit,
                     std::span<const TableView> tables) {
   Request& r = core_.requests[index];
+  const KeyView keys = core_.requests.keys(r);
   for (const GroupId g : core_.geometry.cacheable()) {
-    const GroupHit& found = hit.groups[g];
-    for (std::size_t i = 0; i < found.slots.size(); ++i) {
+    const auto add = [&](std::uint64_t position, SlotId entry) {
       KVC_OP(entry, 1);
       CopyRecord copy;
       copy.group = g;
-      copy.position = found.first_position + i;
-      copy.block = tables[g].blocks[copy.position];
-      copy.entry = found.slots[i];
+      copy.position = position;
+      copy.block = tables[g].blocks[position];
+      copy.entry = entry;
       copy.request = index;
       core_.tier.pin(copy.entry, PinKind::job);
       core_.tier.use(copy.entry, r.run, core_.requests.keys(r));
@@ -78,7 +78,8 @@ void LoadFlow::fill(Job& job, RequestIndex index, const Hit& hit,
       core_.jobs.add_copy(job, copy, r.open_parts);
       ++r.open_copies;
       held_.push_back({g, copy.block, copy.position});
-    }
+    };
+    for_each_slot(core_.geometry, core_.tier.index(), keys, g, hit.groups[g], add);
   }
   std::sort(held_.begin(), held_.end(), DeepestFirst{core_.geometry});
 }
