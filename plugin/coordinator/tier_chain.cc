@@ -43,6 +43,7 @@ void TierIndex::Body::publish_chain(SlotId slot, std::uint32_t tag, TierSink& si
     if (r.state() == EntryState::landed) --counts.landed;
     leave_siblings(entry);
     r.set_state(EntryState::published);
+    records.show(entry, true);
     r.set_offsets(offsets_of_tails(entry));
     --counts.reserved;
     ++counts.published;
@@ -66,6 +67,7 @@ void TierIndex::Body::publish_chain(SlotId slot, std::uint32_t tag, TierSink& si
 void TierIndex::Body::publish_dependent(SlotId slot) {
   Record& r = at(slot);
   r.set_state(EntryState::published);
+  records.show(slot, true);
   --counts.reserved;
   ++counts.published;
   if (!r.blocked()) {

@@ -44,21 +44,12 @@ Result<TierIndex> TierIndex::make(const Geometry& geometry, const TierIndexOptio
 }
 
 SlotId TierIndex::find(GroupId group, const std::byte* key) const {
-  const Body& b = *body_;
-  const SlotId slot = b.records.find(group, key);
-  if (slot == no_slot) return no_slot;
-  const Record& r = b.records[slot];
-  return r.published() && !r.has(Record::bad_bit) ? slot : no_slot;
+  return body_->records.find_visible(group, key);
 }
 
 void TierIndex::find_batch(GroupId group, const KeyRun& keys, std::span<SlotId> out) const {
   const Body& b = *body_;
   b.records.find_batch(group, keys, out);
-  for (std::size_t i = 0; i < keys.count; ++i) {
-    if (out[i] == no_slot) continue;
-    const Record& r = b.records[out[i]];
-    if (!r.published() || r.has(Record::bad_bit)) out[i] = no_slot;
-  }
 }
 
 bool TierIndex::prefix_closed(GroupId group) const {
@@ -176,6 +167,7 @@ bool TierIndex::publish(SlotId entry, std::uint32_t tag, TierSink& sink) {
   if (r.published()) {
     KVC_CHECK(r.has(Record::rewriting_bit));
     b.end_bad(r);
+    b.records.show(entry, true);
     r.set(Record::rewriting_bit, false);
     --b.counts.rewriting;
     b.drop_holder(entry, link_unit);
@@ -299,6 +291,7 @@ void TierIndex::mark_bad(SlotId entry) {
   Record& r = b.at(entry);
   if (!r.published() || r.has(Record::bad_bit)) return;
   r.set(Record::bad_bit, true);
+  b.records.show(entry, false);
   ++b.counts.bad;
   if (r.has(Record::chain_bit)) ++b.counts.bad_chain;
   if (r.place() != Place::out) {

@@ -10,7 +10,7 @@ using tier::Place;
 using tier::Record;
 
 TierIndex::Body::Body(const Geometry& layout, const TierIndexOptions& o)
-    : geometry(layout), options(o), records(o.key_bytes, o.slots), order(records) {
+    : geometry(layout), options(o), records(o.key_bytes, o.slots, layout.groups()), order(records) {
   unit = layout.hash_unit();
   if (!o.chained || !layout.chain()) return;
   chain = *layout.chain();
@@ -172,8 +172,7 @@ Supports TierIndex::Body::find_supports(GroupId group, const KeyView& path, Toke
     const std::byte* key = block_key(path, at_end, unit);
     // Mostly what the run wrote or hit last.
     const SlotId last = run == no_run ? no_slot : order.run(run).writer;
-    if (last != no_slot && records[last].end == at_end.n && records.has_key(last, chain, key))
-      return last;
+    if (last != no_slot && records[last].end == at_end.n && records.has_key(last, key)) return last;
     return records.find(chain, key);
   };
   const Tokens inside{end.n % block.n};

@@ -2,35 +2,71 @@
 
 namespace kvc::tier {
 
-void Records::find_batch(GroupId group, const KeyRun& keys, std::span<SlotId> out) const {
-  KVC_CHECK(out.size() >= keys.count);
-  std::array<std::uint32_t, find_batch_keys> tags;
-  std::array<std::uint64_t, find_batch_keys> places;
+// `known`: the key length where the compiler may know it; 0: key_bytes_.
+template <std::uint32_t known>
+void Records::find_batch_of(GroupId group, const KeyRun& keys, std::span<SlotId> out) const {
+  const std::uint32_t key_bytes = known == 0 ? key_bytes_ : known;
+  constexpr bool in_one_line = known != 0 && 64 % known == 0;
+  constexpr std::size_t lag = 12;  // keys between two stages: about the misses a core keeps open
+  constexpr std::size_t ring = 64;
+  std::array<std::uint32_t, ring> tags;
+  std::array<std::uint64_t, ring> places;
   const auto key_of = [&](std::size_t i) {
     return keys.first + static_cast<std::ptrdiff_t>(i) * keys.stride;
   };
-  for (std::size_t base = 0; base < keys.count; base += find_batch_keys) {
-    const std::size_t n = std::min(find_batch_keys, keys.count - base);
-    for (std::size_t i = 0; i < n; ++i) {
-      tags[i] = key_hash::tag_of(group, key_of(base + i), key_bytes_);
-      __builtin_prefetch(&table_[home(tags[i])]);
-    }
-    for (std::size_t i = 0; i < n; ++i) {
-      std::uint64_t p = home(tags[i]);
-      while (table_[p] != 0 && tag_at(table_[p]) != tags[i]) p = after(p);
-      places[i] = p;
-      if (table_[p] == 0) continue;
-      const std::byte* record = raw_.at(slot_at(table_[p]));
-      __builtin_prefetch(record);
-      __builtin_prefetch(record + raw_.stride() - 1);  // it may lie across two lines
-    }
-    for (std::size_t i = 0; i < n; ++i) {
-      const std::byte* k = key_of(base + i);
-      std::uint64_t p = places[i];
-      for (; table_[p] != 0; p = after(p))
-        if (tag_at(table_[p]) == tags[i] && has_key(slot_at(table_[p]), group, k)) break;
-      out[base + i] = table_[p] == 0 ? no_slot : slot_at(table_[p]);
-    }
+  const auto hash = [&](std::size_t i) {
+    const std::uint32_t tag = tag_of(group, key_of(i), key_bytes);
+    tags[i % ring] = tag;
+    __builtin_prefetch(&table_[home(tag)]);
+  };
+  const auto probe = [&](std::size_t i) {
+    const std::uint32_t tag = tags[i % ring];
+    std::uint64_t p = home(tag);
+    while (table_[p] != 0 && tag_at(table_[p]) != tag) p = after(p);
+    places[i % ring] = p;
+    if (table_[p] == 0) return;
+    const std::byte* k = key(slot_at(table_[p]));
+    __builtin_prefetch(k);
+    if (!in_one_line) __builtin_prefetch(k + key_bytes - 1);
+  };
+  const auto compare = [&](std::size_t i) {
+    const std::byte* k = key_of(i);
+    const std::uint32_t tag = tags[i % ring];
+    std::uint64_t p = places[i % ring];
+    for (; table_[p] != 0; p = after(p))
+      if (tag_at(table_[p]) == tag && key_hash::equal(key(slot_at(table_[p])), k, key_bytes)) break;
+    out[i] = (table_[p] & visible_bit) != 0 ? slot_at(table_[p]) : no_slot;
+  };
+  const std::size_t n = keys.count;
+  std::size_t hashed = 0;
+  std::size_t probed = 0;
+  for (; hashed < std::min(n, lag); ++hashed) hash(hashed);
+  for (; hashed < std::min(n, 2 * lag); ++hashed, ++probed) {
+    hash(hashed);
+    probe(probed);
+  }
+  std::size_t done = 0;
+  for (; hashed < n; ++hashed, ++probed, ++done) {
+    hash(hashed);
+    probe(probed);
+    compare(done);
+  }
+  for (; probed < n; ++probed) {
+    probe(probed);
+    if (probed >= done + lag) compare(done++);
+  }
+  for (; done < n; ++done) compare(done);
+}
+
+void Records::find_batch(GroupId group, const KeyRun& keys, std::span<SlotId> out) const {
+  KVC_CHECK(out.size() >= keys.count);
+  switch (key_bytes_) {
+    case 16:
+      return find_batch_of<16>(group, keys, out);
+    case 32:
+      return find_batch_of<32>(group, keys, out);
+    default:
+      return find_batch_of<0>(group, keys, out);
   }
 }
 

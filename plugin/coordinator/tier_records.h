@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <new>
@@ -12,7 +13,7 @@
 
 namespace kvc::tier {
 
-inline constexpr std::uint64_t ids_end = std::uint64_t{1} << 31;
+inline constexpr std::uint64_t ids_end = (std::uint64_t{1} << 31) - 1;
 inline constexpr std::uint32_t none = UINT32_MAX;
 
 // Where an entry stands in the eviction order.
@@ -26,7 +27,8 @@ inline constexpr std::uint64_t link_unit = std::uint64_t{1} << 40;
 inline constexpr std::uint64_t lease_mask = job_unit - 1;
 inline constexpr std::uint64_t pin_mask = link_unit - 1;
 
-// One slot; the key bytes follow. All zero: free. Slots in links are stored + 1, 0 is none.
+// One slot. All zero: free. Slots in links are stored + 1, 0 is
+// none.
 struct Record {
   std::uint64_t holders;
   std::uint32_t end;
@@ -35,7 +37,6 @@ struct Record {
   // entry: its siblings below the same parent.
   std::uint32_t prev;
   std::uint32_t next;
-  std::uint32_t meta;
   std::uint32_t support;  // chain entry: its parent
   std::uint32_t second;   // chain entry, tail: first of its dependents; else the tail support
   // Dependent: neighbours in the list of `support`, or in its run's list of unsupported ones.
@@ -44,6 +45,7 @@ struct Record {
   std::uint32_t dep_next;
   std::uint32_t dep_prev;
   std::uint32_t dep2_next;  // dependent: next in the list of `second`. Chain entry: offsets_high
+  std::uint32_t meta;
 
   static constexpr std::uint32_t bad_bit = 1U << 5;
   static constexpr std::uint32_t rewriting_bit = 1U << 6;
@@ -68,6 +70,8 @@ struct Record {
   }
   // Chain entry or tail: something that others hang on.
   [[nodiscard]] bool carries() const { return has(chain_bit) || has(tail_bit); }
+  // Lookups find it (f).
+  [[nodiscard]] bool visible() const { return published() && !has(bad_bit); }
   [[nodiscard]] bool blocked() const { return !published() || holders != 0; }
   [[nodiscard]] RunId run() const { return run1 - 1; }
   [[nodiscard]] std::uint64_t offsets() const { return std::uint64_t{dep2_next} << 32U | dep_prev; }
@@ -82,79 +86,101 @@ static_assert(sizeof(Record) == 48);
 // its key, and no other.
 class Records {
  public:
-  Records(std::uint32_t key_bytes, std::uint64_t slots)
+  Records(std::uint32_t key_bytes, std::uint64_t slots, GroupId groups)
       : key_bytes_(key_bytes),
         bounded_(slots != 0),
-        raw_((sizeof(Record) + key_bytes + 7) / 8 * 8) {}
+        group_bits_(static_cast<std::uint32_t>(std::bit_width(groups - 1U))),
+        keys_(key_bytes) {}
 
   [[nodiscard]] bool make(std::uint64_t slots) {
-    return make_table(bounded_ ? slots * 4 / 3 + 8 : 1024) && raw_.size_for(slots);
+    return make_table(bounded_ ? slots * 4 / 3 + 8 : 1024) && records_.size_for(slots) &&
+           keys_.size_for(slots);
   }
   // Room for the slot and one more key. Throws std::bad_alloc when an unlimited index is out of
   // memory.
   void ensure(SlotId slot) {
     if (bounded_) {
-      KVC_CHECK(slot < raw_.capacity());
-    } else if (slot >= ids_end || !raw_.ensure(std::uint64_t{slot} + 1) ||
+      KVC_CHECK(slot < records_.capacity());
+    } else if (slot >= ids_end || !records_.ensure(std::uint64_t{slot} + 1) ||
+               !keys_.ensure(std::uint64_t{slot} + 1) ||
                ((words_ + 1) * 3 > places_ * 2 && !make_table(places_ * 2))) {
       throw std::bad_alloc();
     }
     used_ = std::max(used_, slot + 1);
   }
 
-  [[nodiscard]] Record& operator[](SlotId slot) const {
-    return *reinterpret_cast<Record*>(raw_.at(slot));
-  }
-  [[nodiscard]] std::byte* key(SlotId slot) const { return raw_.at(slot) + sizeof(Record); }
+  [[nodiscard]] Record& operator[](SlotId slot) const { return records_[slot]; }
+  [[nodiscard]] std::byte* key(SlotId slot) const { return keys_.at(slot); }
   [[nodiscard]] bool known(SlotId slot) const { return slot < used_; }
   // Slots that were ever used lie below it.
   [[nodiscard]] SlotId used() const { return used_; }
   [[nodiscard]] std::uint32_t key_bytes() const { return key_bytes_; }
   [[nodiscard]] std::uint64_t words() const { return words_; }
   [[nodiscard]] std::uint64_t bytes() const {
-    return used_ * raw_.stride() + places_ * sizeof(std::uint64_t);
+    return used_ * (sizeof(Record) + keys_.stride()) + places_ * sizeof(std::uint64_t);
   }
-  [[nodiscard]] bool has_key(SlotId slot, GroupId group, const std::byte* k) const {
-    return (*this)[slot].group() == group && key_hash::equal(key(slot), k, key_bytes_);
+  [[nodiscard]] bool has_key(SlotId slot, const std::byte* k) const {
+    return key_hash::equal(key(slot), k, key_bytes_);
   }
 
   // The keyed record, or no_slot.
   [[nodiscard]] SlotId find(GroupId group, const std::byte* k) const {
-    const std::uint64_t word = table_[place(key_hash::tag_of(group, k, key_bytes_), group, k)];
+    const std::uint64_t word = table_[place(tag_of(group, k), k)];
     return word == 0 ? no_slot : slot_at(word);
   }
-  // find of every key, three passes over up to 32 keys so that the misses of table and records
-  // overlap.
+  // The record that lookups see under the key, or no_slot.
+  [[nodiscard]] SlotId find_visible(GroupId group, const std::byte* k) const {
+    const std::uint64_t word = table_[place(tag_of(group, k), k)];
+    return (word & visible_bit) == 0 ? no_slot : slot_at(word);
+  }
+  // find of every key, of visible records only; three stages, a few keys apart, so that the misses
+  // of table and records overlap.
   void find_batch(GroupId group, const KeyRun& keys, std::span<SlotId> out) const;
-  // Requires: the key is absent.
+  // Whether find_visible and find_batch find the slot's key.
+  void show(SlotId slot, bool visible) {
+    std::uint64_t p = home(tag_of((*this)[slot].group(), key(slot)));
+    while (slot_at(table_[p]) != slot) p = after(p);
+    table_[p] = visible ? table_[p] | visible_bit : table_[p] & ~visible_bit;
+  }
+  // Requires: the key is absent. Not visible.
   void insert(SlotId slot, GroupId group) {
-    place_word(word_of(key_hash::tag_of(group, key(slot), key_bytes_), slot));
+    place_word(word_of(tag_of(group, key(slot)), slot));
     ++words_;
   }
   void erase(SlotId slot) {
     const Record& r = (*this)[slot];
-    const std::uint64_t p =
-        place(key_hash::tag_of(r.group(), key(slot), key_bytes_), r.group(), key(slot));
+    const std::uint64_t p = place(tag_of(r.group(), key(slot)), key(slot));
     KVC_CHECK(table_[p] != 0 && slot_at(table_[p]) == slot);
     remove_word(p);
   }
 
  private:
+  // The hash, and in its low bits the group itself: equal tags and equal keys are equal entries, so
+  // that a search reads the key of a slot and nothing else.
+  [[nodiscard]] std::uint32_t tag_of(GroupId group, const std::byte* k,
+                                     std::uint32_t key_bytes) const {
+    return key_hash::tag_of(group, k, key_bytes) << group_bits_ | group;
+  }
+  [[nodiscard]] std::uint32_t tag_of(GroupId group, const std::byte* k) const {
+    return tag_of(group, k, key_bytes_);
+  }
+  template <std::uint32_t known>
+  void find_batch_of(GroupId group, const KeyRun& keys, std::span<SlotId> out) const;
   [[nodiscard]] std::uint64_t home(std::uint32_t tag) const { return (tag * places_) >> 32U; }
   [[nodiscard]] std::uint64_t after(std::uint64_t p) const { return p + 1 == places_ ? 0 : p + 1; }
   [[nodiscard]] static std::uint32_t tag_at(std::uint64_t word) {
     return static_cast<std::uint32_t>(word >> 32U);
   }
   [[nodiscard]] static SlotId slot_at(std::uint64_t word) {
-    return static_cast<std::uint32_t>(word) - 1;
+    return (static_cast<std::uint32_t>(word) & slot_mask) - 1;
   }
   [[nodiscard]] static std::uint64_t word_of(std::uint32_t tag, SlotId slot) {
     return std::uint64_t{tag} << 32U | (slot + 1);
   }
-  [[nodiscard]] std::uint64_t place(std::uint32_t tag, GroupId group, const std::byte* k) const {
+  [[nodiscard]] std::uint64_t place(std::uint32_t tag, const std::byte* k) const {
     std::uint64_t p = home(tag);
     for (; table_[p] != 0; p = after(p))
-      if (tag_at(table_[p]) == tag && has_key(slot_at(table_[p]), group, k)) break;
+      if (tag_at(table_[p]) == tag && has_key(slot_at(table_[p]), k)) break;
     return p;
   }
   void place_word(std::uint64_t word) {
@@ -165,11 +191,17 @@ class Records {
   void remove_word(std::uint64_t gap);
   [[nodiscard]] bool make_table(std::uint64_t places);
 
+  static constexpr std::uint64_t visible_bit = std::uint64_t{1} << 31U;
+  static constexpr std::uint32_t slot_mask = (1U << 31U) - 1;
+
   std::uint32_t key_bytes_;
   bool bounded_;
-  Slabs raw_;
+  std::uint32_t group_bits_;
+  mutable SlabArray<Record> records_;
+  // Apart, so that a search touches half the memory; keys of 8, 16 and 32 bytes lie in one line.
+  Slabs keys_;
   Zeroed table_memory_;
-  std::uint64_t* table_ = nullptr;  // tag << 32 | (slot + 1); 0: empty
+  std::uint64_t* table_ = nullptr;  // tag << 32 | visible_bit? | (slot + 1); 0: empty
   std::uint64_t places_ = 0;
   std::uint64_t words_ = 0;
   SlotId used_ = 0;

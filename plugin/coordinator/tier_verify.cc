@@ -84,6 +84,8 @@ Status TierIndex::Body::verify_entry(SlotId slot, const std::vector<std::uint64_
                : wrong(slot, "doomed with wrong holders");
   }
   if (records.find(r.group(), records.key(slot)) != slot) return wrong(slot, "not under its key");
+  if ((records.find_visible(r.group(), records.key(slot)) == slot) != r.visible())
+    return wrong(slot, "wrongly found or hidden");
   if (r.run1 == 0 || !order.run(r.run()).used) return wrong(slot, "without run");
   if (r.holders / link_unit != links[slot])
     return {Code::internal, fmt::format("slot {}: {} links counted, {} are there", slot,
