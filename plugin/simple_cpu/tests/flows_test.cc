@@ -252,7 +252,7 @@ BOOST_AUTO_TEST_CASE(two_lookups_and_a_refusal_leave_no_pin) {  // K3-19, K2-7
   for (int i = 0; i < 100; ++i) {
     BOOST_TEST(rig.hit(2) == 64u);
     BOOST_TEST(rig.hit(2) == 64u);
-    BOOST_TEST(rig.stat("host_slots_pinned_now") == 4u);
+    BOOST_TEST(rig.stat("host_slots_pinned_now") == 1u);  // the deepest holds the path
     rig.alloc(2, 0, {});
     BOOST_TEST(rig.stat("host_slots_evictable_now") == 4u);
   }
