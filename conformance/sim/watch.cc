@@ -83,8 +83,10 @@ struct Watch::Slots {
   }
   static kvc_status build_store_jobs(kvc_sched* s, const kvc_step* in, kvc_plan* out) noexcept {
     Watch& w = me();
-    const kvc_status status = w.real_.build_store_jobs(s, in, out);
-    w.note("build_store_jobs", {in->step, in->scheduled.count, in->n_preempted, in->handoffs.count,
+    kvc_step step = *in;
+    step.handoffs = w.disturbed_handoffs(*in);
+    const kvc_status status = w.real_.build_store_jobs(s, &step, out);
+    w.note("build_store_jobs", {in->step, in->scheduled.count, in->n_preempted, step.handoffs.count,
                                 out->jobs.count, wide(status)});
     if (status == KVC_OK) w.saw_plan(*out);
     w.after_sched("build_store_jobs", status);
@@ -110,6 +112,7 @@ struct Watch::Slots {
     if (status == KVC_OK && out->job != 0) {
       w.hold(w.hand_out(out->job, KVC_JOB_STORE, in->request), out->held);
     }
+    w.over_.push_back(in->request);
     w.after_sched("request_end", status);
     return status;
   }
@@ -383,6 +386,60 @@ kvc_status Watch::lookup(const kvc_lookup_in& in, kvc_lookup_out& out) {
     }
   }
   return ask(in);
+}
+
+std::vector<std::uint64_t> Watch::waiting_loads() const {
+  std::vector<std::uint64_t> requests;
+  for (const auto& [id, job] : jobs_) {
+    if (job.kind == KVC_JOB_LOAD && !job.planned) requests.push_back(job.request);
+  }
+  return requests;
+}
+
+// The engine never does either: it takes back what a preempted request handed off, and keeps the
+// rules. Another one may not.
+kvc_list Watch::disturbed_handoffs(const kvc_step& step) {
+  const Trouble& t = world_.trouble;
+  const auto& groups = world_.options.model.groups;
+  const auto state = std::find_if(groups.begin(), groups.end(),
+                                  [](const auto& g) { return g.kind == config::GroupKind::state; });
+  if (calm_ || poisoned_ || state == groups.end() || (t.late_handoff | t.bad_handoff) == 0) {
+    return step.handoffs;
+  }
+  handoffs_.clear();
+  for (std::uint64_t i = 0; i < step.handoffs.count; ++i) {
+    handoffs_.push_back(element<kvc_handoff>(step.handoffs, i));
+  }
+  kvc_handoff more{};
+  more.struct_size = sizeof more;
+  more.group = static_cast<std::uint32_t>(state - groups.begin());
+  more.block = 1;
+  more.boundary_tokens = state->tokens_per_block;
+  if (draw_.chance(t.late_handoff, 1000) && (step.n_preempted != 0 || !over_.empty())) {
+    more.request = step.n_preempted != 0 ? step.preempted[draw_.below(step.n_preempted)]
+                                         : over_[draw_.below(over_.size())];
+    handoffs_.push_back(more);
+    tally_.add("hand-offs that come too late", 1);
+  }
+  if (draw_.chance(t.bad_handoff, 1000) && step.scheduled.count != 0) {
+    const auto of = element<kvc_step_request>(step.scheduled, draw_.below(step.scheduled.count));
+    more.request = of.request;
+    switch (draw_.below(3)) {
+      case 0:  // behind what is confirmed
+        more.boundary_tokens *= of.confirmed_tokens / state->tokens_per_block + 1;
+        break;
+      case 1:  // no multiple of the hash unit, or 0
+        more.boundary_tokens = draw_.chance(1, 2) ? 0 : world_.options.model.hash_unit_tokens - 1;
+        break;
+      default:
+        more.group = static_cast<std::uint32_t>(groups.size());
+        break;
+    }
+    handoffs_.push_back(more);
+    ++rules_broken_;
+    tally_.add("hand-offs that break a rule", 1);
+  }
+  return kvc_list_of(handoffs_.data(), handoffs_.size(), sizeof(kvc_handoff));
 }
 
 // Negative control: the rank gets memory of its own in place of the engine's device blocks.

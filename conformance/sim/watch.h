@@ -45,6 +45,9 @@ class Watch {
   // At quiescence: every job has ended, every load has its verdict.
   void check_quiet();
   void fail(std::string text);
+  // Requests whose load is in no plan yet, and the number of rules of kvc.h broken on purpose.
+  [[nodiscard]] std::vector<std::uint64_t> waiting_loads() const;
+  [[nodiscard]] std::uint64_t rules_broken() const { return rules_broken_; }
 
   [[nodiscard]] const std::string& error() const { return error_; }
   // Of all calls and answers so far. The same for the same seed.
@@ -76,6 +79,8 @@ class Watch {
   void saw_lookup(const kvc_lookup_in& in, kvc_status status, const kvc_lookup_out& out);
   kvc_status lookup(const kvc_lookup_in& in, kvc_lookup_out& out);
   void redirect(kvc_region& region);
+  // The step's hand-offs, sometimes with one that comes too late or breaks a rule.
+  kvc_list disturbed_handoffs(const kvc_step& step);
 
   static Watch* current;
   const kvc_plugin_api real_;
@@ -86,7 +91,9 @@ class Watch {
   Prng draw_;
   kvc_sched* sched_ = nullptr;
   std::map<kvc_job, Job> jobs_;
-  std::map<std::uint64_t, const RequestPlan*> begun_;
+  std::vector<std::uint64_t> over_;  // requests that ended, tracked or not
+  std::vector<kvc_handoff> handoffs_;
+  std::uint64_t rules_broken_ = 0;
   std::vector<std::vector<std::uint8_t>> elsewhere_;  // memory of skip_load_copies
   std::uint64_t resets_ = 0;
   std::uint64_t stored_since_reset_ = 0;

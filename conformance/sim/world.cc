@@ -27,9 +27,11 @@ GroupConfig group(GroupKind kind, std::uint64_t block) {
 
 class Drawer {
  public:
-  explicit Drawer(World& world) : world_(world), draw_(world.seed * 2 + 1) {}
+  explicit Drawer(World& world)
+      : world_(world), draw_(world.seed * 2 + 1), more_(world.seed ^ 0x6D6F7265U) {}
 
   void run() {
+    crowded_ = more_.chance(1, 12);
     layout();
     model();
     sizes();
@@ -72,7 +74,16 @@ class Drawer {
     for (std::uint64_t i = 0; i < count; ++i) groups_.push_back(same ? first : state());
   }
 
+  // Loads that fill whole plans, while others hand states off: what does not fit must wait or go.
+  void crowded_layout() {
+    h_ = 4;
+    world_.layout = "crowded: full and states";
+    groups_.push_back(full(1));
+    for (int i = 0; i < 3; ++i) groups_.push_back(group(GroupKind::state, 2 * h_));
+  }
+
   void layout() {
+    if (crowded_) return crowded_layout();
     h_ = pick({4, 4, 8, 16});
     cp_ = draw_.chance(1, 4) ? draw_.between(2, 4) : 1;
     switch (draw_.below(11)) {
@@ -164,6 +175,7 @@ class Drawer {
     // Long prompts in small units: their loads fill a plan.
     long_ = draw_.chance(1, 8);
     if (long_) longest_prompt_ *= 4;
+    if (crowded_) longest_prompt_ = more_.between(800, 1'200);
     host::EngineOptions& o = world_.options;
     o.seed = draw_.next();
     o.max_running = draw_.between(1, 6);
@@ -172,6 +184,10 @@ class Drawer {
     o.device_cache = draw_.chance(2, 3);
     o.block_query = o.device_cache && draw_.chance(1, 2);
     o.stepped = true;
+    if (crowded_) {
+      o.max_running = 6;
+      o.device_cache = o.block_query = false;  // each of equal requests loads for itself
+    }
     bool retains = false;
     for (const GroupConfig& g : groups_) {
       retains = retains || g.kind == GroupKind::sliding || g.kind == GroupKind::state;
@@ -194,7 +210,33 @@ class Drawer {
     return p.spec.prompt_tokens + p.spec.output_tokens + r.own;
   }
 
+  // A few long prompts, each several times.
+  void crowded_requests() {
+    for (std::uint64_t i = 0; i < 18; ++i) {
+      RequestPlan r;
+      r.origin = more_.below(3);
+      r.own = longest_prompt_ - 17 * r.origin;
+      r.spec.prompt_tokens = r.own;
+      r.spec.output_tokens = more_.between(1, longest_output_);
+      world_.requests.push_back(r);
+    }
+  }
+
   void requests() {
+    if (crowded_) {
+      crowded_requests();
+    } else {
+      plain_requests();
+    }
+    host::EngineOptions& o = world_.options;
+    for (const RequestPlan& r : world_.requests) {
+      o.max_prompt_tokens = std::max(o.max_prompt_tokens, r.spec.prompt_tokens);
+      o.max_total_tokens =
+          std::max(o.max_total_tokens, r.spec.prompt_tokens + r.spec.output_tokens);
+    }
+  }
+
+  void plain_requests() {
     const std::uint64_t count = long_ ? draw_.between(6, 12) : draw_.between(8, 28);
     for (std::uint64_t i = 0; i < count; ++i) {
       RequestPlan r;
@@ -224,12 +266,6 @@ class Drawer {
       limits(r);
       world_.requests.push_back(r);
     }
-    host::EngineOptions& o = world_.options;
-    for (const RequestPlan& r : world_.requests) {
-      o.max_prompt_tokens = std::max(o.max_prompt_tokens, r.spec.prompt_tokens);
-      o.max_total_tokens =
-          std::max(o.max_total_tokens, r.spec.prompt_tokens + r.spec.output_tokens);
-    }
   }
 
   void limits(RequestPlan& r) {
@@ -253,6 +289,10 @@ class Drawer {
     const std::uint64_t needed = blocks.value();
     o.device_blocks = needed + (draw_.chance(1, 4) ? 0 : draw_.below(3 * needed));
     world_.burst = draw_.between(1, 6);
+    if (crowded_) {
+      world_.burst = 6;
+      o.device_blocks = 4 * needed;
+    }
   }
 
   void trouble() {
@@ -282,6 +322,9 @@ class Drawer {
     if (draw_.chance(1, 12)) t.poison_step = draw_.between(1, 150);
     t.poison_after = draw_.chance(1, 2);
     if (t.poison_step == 0 && draw_.chance(1, 16)) t.close_step = draw_.between(1, 150);
+    if (more_.chance(1, 4)) t.late_handoff = more_.between(1, 200);
+    if (more_.chance(1, 8)) t.bad_handoff = more_.between(1, 100);
+    if (crowded_ || more_.chance(1, 2)) t.abort_waiting = more_.between(200, 700);
   }
 
   void connector() {
@@ -307,9 +350,9 @@ class Drawer {
     toml += fmt::format("store_decode_blocks = {}\n", draw_.chance(2, 3));
     toml += fmt::format("single_flight = {}\n", draw_.chance(2, 3));
     toml += fmt::format("event_ring = {}\n", pick({0, 8, 65'536}));
-    if (draw_.chance(1, long_ ? 1 : 4))
+    if (draw_.chance(1, long_ ? 1 : 4) || crowded_)
       toml += fmt::format("plan_bytes_max = {}\n", one_load_bytes());
-    if (draw_.chance(1, 16)) {
+    if (draw_.chance(1, 16) || crowded_) {
       toml += "[host]\nunlimited = true\n";
     } else {
       toml += fmt::format("[host]\nblocks = {}\n", pool);
@@ -322,13 +365,16 @@ class Drawer {
   std::uint64_t one_load_bytes() const {
     std::uint64_t copies = 0;
     for (const GroupConfig& g : groups_) {
-      copies += world_.options.max_total_tokens / ModelConfig::block_span_tokens(g, cp_) + 2;
+      const bool one = crowded_ && g.kind == GroupKind::state;
+      copies +=
+          one ? 2 : world_.options.max_total_tokens / ModelConfig::block_span_tokens(g, cp_) + 2;
     }
     return std::max<std::uint64_t>(4096, 64 + 2 * 32 + copies * 24);
   }
 
   World& world_;
   Prng draw_;
+  Prng more_;  // of what was added later: worlds of known seeds stay as they were
   std::vector<GroupConfig> groups_;
   std::uint64_t h_ = 16;
   std::uint64_t cp_ = 1;
@@ -336,6 +382,7 @@ class Drawer {
   std::uint64_t longest_prompt_ = 0;
   std::uint64_t longest_output_ = 0;
   bool long_ = false;
+  bool crowded_ = false;
 };
 
 }  // namespace

@@ -41,6 +41,9 @@ struct Trouble {
   std::uint64_t cancel_lookup = 0;  // of each accepted hit: its lease is cancelled first
   std::uint64_t poison_step = 0;    // a broken invariant is injected in about this step; 0: never
   bool poison_after = false;        // after the call took effect
+  std::uint64_t late_handoff = 0;   // a state of a request that is preempted or over is handed off
+  std::uint64_t bad_handoff = 0;    // one that breaks a rule of kvc.h
+  std::uint64_t abort_waiting = 0;  // of each load that waits for a plan: its request is aborted
   std::uint64_t close_step = 0;     // everything is destroyed in this step as it is; 0: never
 };
 

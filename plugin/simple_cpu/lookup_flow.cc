@@ -180,10 +180,18 @@ const Hit* LookupFlow::resolve(const Request& r, Tokens accepted) {
     if (hit.start == r.device && hit.tokens == end) return &hit;
   }
   if (!core_.tier.sized()) return nullptr;
-  const Code code = kvc::lookup(core_.geometry, core_.tier.index(), core_.requests.keys(r),
-                                r.device, end, scratch_);
-  KVC_CHECK(code == Code::ok);
-  return scratch_.tokens == end ? &scratch_ : nullptr;
+  const auto found = [&](Tokens cap) {
+    const Code code = kvc::lookup(core_.geometry, core_.tier.index(), core_.requests.keys(r),
+                                  r.device, cap, scratch_);
+    KVC_CHECK(code == Code::ok);
+    return scratch_.tokens == end;
+  };
+  if (found(end)) return &scratch_;
+  // With one group the cap takes the draft's unit from what is accepted; the unit that it
+  // is to compute again may as well be the one behind it.
+  if (!core_.geometry.has_drafts()) return nullptr;
+  const Tokens behind = end + core_.geometry.hit_alignment();
+  return behind <= core_.limits.max_total_tokens && found(behind) ? &scratch_ : nullptr;
 }
 
 }  // namespace kvc

@@ -53,6 +53,55 @@ BOOST_AUTO_TEST_CASE(drafts_drop_one_unit_of_a_flagged_group_only) {
   }
 }
 
+// Design 2.3 Acceptance: a part of a hit is found again with the part as its cap, drops included,
+// and loaded; the block that drafts compute again lies behind the part and need not be loaded.
+BOOST_AUTO_TEST_CASE(a_part_of_a_hit_is_found_again_and_loaded_with_drafts_on) {
+  Group draft_window = sliding(16, 33);
+  draft_window.caps |= KVC_GROUP_CAP_DRAFT;
+  const std::vector<std::vector<Group>> layouts = {
+      {full(16, KVC_GROUP_CAP_DRAFT)},
+      {full(16, KVC_GROUP_CAP_DRAFT), state_align(16)},
+      {full(16), full(16, KVC_GROUP_CAP_DRAFT), state_align(16)},
+      {full(16), draft_window},
+  };
+  for (std::size_t i = 0; i < layouts.size(); ++i) {
+    BOOST_TEST_CONTEXT("layout " << i) {
+      Setup s;
+      s.groups = layouts[i];
+      s.flags = KVC_OPEN_DRAFT_DROP;
+      World w(s);
+      w.begin(1, tokens_of(1, 97));
+      w.take(1, 0);
+      for (std::uint64_t end = 16; end <= 96; end += 16) {
+        w.compute(1, end);
+        for (std::uint32_t g = 0; g < s.groups.size(); ++g) {
+          if (s.groups[g].kind == KVC_GROUP_STATE) {
+            w.hand_off(1, g, w.request(1).tables[g].back(), end);
+          }
+        }
+        w.step();
+      }
+      w.end(1, KVC_END_STOP, 96);
+      w.drain();
+      std::uint64_t id = 2;
+      for (std::uint64_t part = 16; part <= 80; part += 16, ++id) {
+        w.begin(id, tokens_of(1, 97));
+        BOOST_REQUIRE_EQUAL(w.lookup(id).tokens, 80U);
+        if (part == 80) BOOST_REQUIRE_EQUAL(w.lookup_cancel(id), KVC_OK);  // the lease is gone
+        const kvc_job job = w.take(id, part);
+        const Completed c = w.step();
+        BOOST_REQUIRE_EQUAL(c.verdicts.size(), 1U);
+        BOOST_CHECK_EQUAL(c.verdicts[0].job, job);
+        BOOST_CHECK_MESSAGE(c.verdicts[0].status == KVC_OK, "part " << part);
+        BOOST_CHECK_EQUAL(w.wrong_bytes(w.request(id), 0, part), "");
+        w.end(id, KVC_END_ABORT, 0);
+        w.drain();
+      }
+      w.check_quiet();
+    }
+  }
+}
+
 namespace {
 
 // What open says about a layout: the status, and the text in `why`.
