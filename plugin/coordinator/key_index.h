@@ -31,6 +31,11 @@ class KeyIndex {
   // find for every key of the run; out.size() >= keys.count. Memory is prefetched for the whole
   // batch: use batches of find_batch_keys.
   virtual void find_batch(GroupId group, const KeyRun& keys, std::span<SlotId> out) const = 0;
+  // find for keys at any addresses, any number of them; out.size() >= keys.size().
+  virtual void find_each(GroupId group, std::span<const std::byte* const> keys,
+                         std::span<SlotId> out) const {
+    for (std::size_t i = 0; i < keys.size(); ++i) out[i] = find(group, keys[i]);
+  }
 
   // The promises below let a lookup skip probes. An index makes them for the state it is in: they
   // hold until its next change. Without them answers are the same, only slower.

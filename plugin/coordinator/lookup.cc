@@ -81,6 +81,7 @@ class Finder {
   [[nodiscard]] Tokens full_reach(GroupId g, Tokens limit);
   [[nodiscard]] Tokens full_together(const Bundle& b, Tokens limit, bool drop);
   [[nodiscard]] Tokens best_tail(Members members, std::uint64_t position, Tokens top);
+  std::uint64_t tail_of_one(GroupId g, Tokens from, Tokens first, std::uint64_t possible);
   [[nodiscard]] Tokens window_end(const Bundle& b, Tokens limit) const;
   [[nodiscard]] Tokens window_end_with_drafts(const Bundle& b, Tokens limit, bool drop);
   [[nodiscard]] Tokens chunk_end(const Bundle& b, Tokens limit) const;
@@ -241,6 +242,35 @@ std::uint64_t Finder::tails_behind(GroupId g, std::uint64_t position) {
   return base == no_slot ? anywhere : index_.tail_offsets(g, base);
 }
 
+// The hash unit at which the group's highest tail in (from, first] ends, counted from `from`, its
+// slot noted; 0 if there is none. The highest are asked first, then all others at once.
+std::uint64_t Finder::tail_of_one(GroupId g, Tokens from, Tokens first, std::uint64_t possible) {
+  constexpr std::size_t at_first = 8;
+  constexpr std::size_t at_once = 128;
+  const std::uint64_t units = geometry_.block_tokens(g).n / align_.n;
+  std::array<const std::byte*, at_once> keys;
+  std::array<std::uint32_t, at_once> ends;
+  std::array<SlotId, at_once> found;
+  std::size_t most = at_first;
+  for (std::uint64_t left = possible == 0 ? 0 : (first - from).n / align_.n; left > 0;) {
+    std::size_t n = 0;
+    for (; left > 0 && n < most; --left) {
+      if ((possible >> tail_offset_bit(left - 1, units) & 1) == 0) continue;
+      keys[n] = block_key(keys_, from + align_ * left, h_);
+      ends[n++] = static_cast<std::uint32_t>(left);
+    }
+    index_.find_each(g, {keys.data(), n}, {found.data(), n});
+    out_.cost.probes += n;
+    for (std::size_t i = 0; i < n; ++i) {
+      if (found[i] == no_slot) continue;
+      end_inside(g, from + align_ * ends[i], found[i]);
+      return ends[i];
+    }
+    most = at_once;
+  }
+  return 0;
+}
+
 // R-302 step 2: the highest tail at or below `top` inside the block at `position` that every member
 // holds, its slots given to the hits; the block's start if there is none. Boundaries at which the
 // index rules tails out are not asked for.
@@ -255,6 +285,8 @@ Tokens Finder::best_tail(Members members, std::uint64_t position, Tokens top) {
   const auto may_be = [&](std::uint64_t i) {
     return (possible >> tail_offset_bit(i, units) & 1) != 0;
   };
+  if (members.size() == 1)
+    return from + align_ * tail_of_one(members.front(), from, first, possible);
   Ramp ramp;
   Found found;
   for (std::uint64_t left = possible == 0 ? 0 : (first - from).n / align_.n; left > 0;) {

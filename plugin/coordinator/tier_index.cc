@@ -52,6 +52,11 @@ void TierIndex::find_batch(GroupId group, const KeyRun& keys, std::span<SlotId> 
   b.records.find_batch(group, keys, out);
 }
 
+void TierIndex::find_each(GroupId group, std::span<const std::byte* const> keys,
+                          std::span<SlotId> out) const {
+  body_->records.find_each(group, keys, out);
+}
+
 bool TierIndex::prefix_closed(GroupId group) const {
   return body_->chained() && group == body_->chain && body_->counts.bad_chain == 0;
 }

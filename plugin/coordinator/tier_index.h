@@ -113,6 +113,8 @@ class TierIndex final : public KeyIndex {
   // --- what lookups see (f)
   [[nodiscard]] SlotId find(GroupId group, const std::byte* key) const override;
   void find_batch(GroupId group, const KeyRun& keys, std::span<SlotId> out) const override;
+  void find_each(GroupId group, std::span<const std::byte* const> keys,
+                 std::span<SlotId> out) const override;
   // The rules (a) to (f) hold for the group now: of one path, a published block has all its
   // ancestors published and good, so its positions may be searched by bisection.
   [[nodiscard]] bool prefix_closed(GroupId group) const override;

@@ -3,17 +3,15 @@
 namespace kvc::tier {
 
 // `known`: the key length where the compiler may know it; 0: key_bytes_.
-template <std::uint32_t known>
-void Records::find_batch_of(GroupId group, const KeyRun& keys, std::span<SlotId> out) const {
+template <std::uint32_t known, class KeyOf>
+void Records::find_staged(GroupId group, std::size_t n, const KeyOf& key_of,
+                          std::span<SlotId> out) const {
   const std::uint32_t key_bytes = known == 0 ? key_bytes_ : known;
   constexpr bool in_one_line = known != 0 && 64 % known == 0;
   constexpr std::size_t lag = 12;  // keys between two stages: about the misses a core keeps open
   constexpr std::size_t ring = 64;
   std::array<std::uint32_t, ring> tags;
   std::array<std::uint64_t, ring> places;
-  const auto key_of = [&](std::size_t i) {
-    return keys.first + static_cast<std::ptrdiff_t>(i) * keys.stride;
-  };
   const auto hash = [&](std::size_t i) {
     const std::uint32_t tag = tag_of(group, key_of(i), key_bytes);
     tags[i % ring] = tag;
@@ -37,7 +35,6 @@ void Records::find_batch_of(GroupId group, const KeyRun& keys, std::span<SlotId>
       if (tag_at(table_[p]) == tag && key_hash::equal(key(slot_at(table_[p])), k, key_bytes)) break;
     out[i] = (table_[p] & visible_bit) != 0 ? slot_at(table_[p]) : no_slot;
   };
-  const std::size_t n = keys.count;
   std::size_t hashed = 0;
   std::size_t probed = 0;
   for (; hashed < std::min(n, lag); ++hashed) hash(hashed);
@@ -58,16 +55,31 @@ void Records::find_batch_of(GroupId group, const KeyRun& keys, std::span<SlotId>
   for (; done < n; ++done) compare(done);
 }
 
-void Records::find_batch(GroupId group, const KeyRun& keys, std::span<SlotId> out) const {
-  KVC_CHECK(out.size() >= keys.count);
+template <class KeyOf>
+void Records::find_many(GroupId group, std::size_t n, const KeyOf& key_of,
+                        std::span<SlotId> out) const {
+  KVC_CHECK(out.size() >= n);
   switch (key_bytes_) {
     case 16:
-      return find_batch_of<16>(group, keys, out);
+      return find_staged<16>(group, n, key_of, out);
     case 32:
-      return find_batch_of<32>(group, keys, out);
+      return find_staged<32>(group, n, key_of, out);
     default:
-      return find_batch_of<0>(group, keys, out);
+      return find_staged<0>(group, n, key_of, out);
   }
+}
+
+void Records::find_batch(GroupId group, const KeyRun& keys, std::span<SlotId> out) const {
+  find_many(
+      group, keys.count,
+      [&](std::size_t i) { return keys.first + static_cast<std::ptrdiff_t>(i) * keys.stride; },
+      out);
+}
+
+void Records::find_each(GroupId group, std::span<const std::byte* const> keys,
+                        std::span<SlotId> out) const {
+  find_many(
+      group, keys.size(), [&](std::size_t i) { return keys[i]; }, out);
 }
 
 // Takes the word out and closes the gap: later words of the same cluster move towards their home,

@@ -136,6 +136,8 @@ class Records {
   // find of every key, of visible records only; three stages, a few keys apart, so that the misses
   // of table and records overlap.
   void find_batch(GroupId group, const KeyRun& keys, std::span<SlotId> out) const;
+  void find_each(GroupId group, std::span<const std::byte* const> keys,
+                 std::span<SlotId> out) const;
   // Whether find_visible and find_batch find the slot's key.
   void show(SlotId slot, bool visible) {
     std::uint64_t p = home(tag_of((*this)[slot].group(), key(slot)));
@@ -164,8 +166,10 @@ class Records {
   [[nodiscard]] std::uint32_t tag_of(GroupId group, const std::byte* k) const {
     return tag_of(group, k, key_bytes_);
   }
-  template <std::uint32_t known>
-  void find_batch_of(GroupId group, const KeyRun& keys, std::span<SlotId> out) const;
+  template <std::uint32_t known, class KeyOf>
+  void find_staged(GroupId group, std::size_t n, const KeyOf& key_of, std::span<SlotId> out) const;
+  template <class KeyOf>
+  void find_many(GroupId group, std::size_t n, const KeyOf& key_of, std::span<SlotId> out) const;
   [[nodiscard]] std::uint64_t home(std::uint32_t tag) const { return (tag * places_) >> 32U; }
   [[nodiscard]] std::uint64_t after(std::uint64_t p) const { return p + 1 == places_ ? 0 : p + 1; }
   [[nodiscard]] static std::uint32_t tag_at(std::uint64_t word) {

@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 namespace kvc {
@@ -24,12 +25,23 @@ class Snapshot {
 
  public:
   void publish(const T& value) {
-    const auto raw = std::bit_cast<std::array<std::uint64_t, words>>(value);
+    const auto* bytes = reinterpret_cast<const std::byte*>(&value);
     const std::uint64_t s = sequence_.load(std::memory_order_relaxed);
     sequence_.store(s + 1, std::memory_order_relaxed);
     // release on every word: who sees one of them sees the odd sequence too.
-    for (std::size_t i = 0; i < words; ++i) words_[i].store(raw[i], std::memory_order_release);
+    for (std::size_t i = 0; i < words; ++i) {
+      std::uint64_t word;
+      std::memcpy(&word, bytes + i * sizeof word, sizeof word);
+      words_[i].store(word, std::memory_order_release);
+    }
     sequence_.store(s + 2, std::memory_order_release);
+  }
+
+  // A publish will come soon: its memory is fetched beside other work.
+  void expect_publish() const {
+    constexpr std::size_t line = 64;
+    for (std::size_t at = 0; at < sizeof words_; at += line)
+      __builtin_prefetch(reinterpret_cast<const std::byte*>(words_.data()) + at, 1);
   }
 
   [[nodiscard]] T read() const {

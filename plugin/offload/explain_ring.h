@@ -54,6 +54,8 @@ class ExplainRing {
   std::uint64_t enter(const ExplainRecord& record);
   // Nothing if the record was replaced meanwhile.
   void put(std::uint64_t ticket, const ExplainRecord& record);
+  // A put will come soon.
+  void expect_put(std::uint64_t ticket) const { ring_[ticket % records].expect_publish(); }
   [[nodiscard]] bool find(RequestId id, ExplainRecord& out) const;
   // Oldest first, but for requests that begin meanwhile; returns how many.
   std::size_t copy(std::array<ExplainRecord, records>& out) const;

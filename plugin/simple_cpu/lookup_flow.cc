@@ -130,6 +130,7 @@ Result<LookupAnswer> LookupFlow::lookup(const LookupQuery& query) {
       break;
   }
   Request& r = core_.requests[index];
+  core_.explain.expect_put(r.explain_ticket);
   if (r.load != 0) {
     return {Code::state, fmt::format("request {}: load job {} has no verdict", r.id, r.load)};
   }

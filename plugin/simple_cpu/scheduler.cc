@@ -214,6 +214,7 @@ Status SimpleCpuScheduler::request_extend(RequestId request, std::uint64_t first
 }
 
 Result<LookupAnswer> SimpleCpuScheduler::lookup(const LookupQuery& query) {
+  numbers_.expect_publish();
   return done(lookups_.lookup(query));
 }
 
