@@ -18,11 +18,14 @@
 #include "plugin/coordinator/geometry.h"
 #include "plugin/coordinator/key_index.h"
 #include "plugin/coordinator/keys.h"
-#include "plugin/coordinator/recency.h"
 #include "plugin/core/result.h"
 #include "plugin/core/units.h"
 
 namespace kvc {
+
+// What one request used last: the unit of recency (ADR 0002).
+using RunId = std::uint32_t;
+inline constexpr RunId no_run = UINT32_MAX;
 
 struct TierIndexOptions {
   std::uint32_t key_bytes = 16;  // 8..32

@@ -9,7 +9,7 @@
 
 #include "plugin/coordinator/geometry.h"
 #include "plugin/coordinator/keys.h"
-#include "plugin/coordinator/recency.h"
+#include "plugin/coordinator/tier_index.h"
 #include "plugin/offload/explain_ring.h"
 #include "plugin/offload/hold_book.h"
 #include "plugin/offload/id_history.h"
