@@ -75,8 +75,8 @@ struct TierIndex::Body {
   [[nodiscard]] bool needs(GroupId group, Tokens end) const;
   template <class Next>
   [[nodiscard]] bool holds_at(GroupId group, Tokens end, std::uint32_t first, Next next) const;
-  [[nodiscard]] bool servable_inside(const Record& entry, Tokens end) const;
-  [[nodiscard]] bool servable_tail(const Record& tail) const;
+  [[nodiscard]] bool covered(const Record& entry, GroupId group, Tokens end) const;
+  [[nodiscard]] bool servable_at(const Record& entry, const Record* tail, Tokens end) const;
   [[nodiscard]] bool dead(SlotId entry) const;
   void note_tail(const Record& tail);
   [[nodiscard]] std::uint64_t offset_bit(std::uint64_t tokens) const;

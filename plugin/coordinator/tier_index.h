@@ -215,11 +215,11 @@ class TierIndex final : public KeyIndex {
   [[nodiscard]] bool in_front(SlotId entry) const;
   [[nodiscard]] bool unsupported(SlotId entry) const;
   // A chain entry through which no lookup can reach a boundary (design 3.1 "dead"), whoever keeps
-  // it; only childless ones are ever tested. A legal boundary in its block counts if every other
-  // group's last entry for it is published, good and hangs on the entry (of attention groups also:
-  // on one of its tails); that of a published, good tail if they hang on the tail. Never in layouts
-  // of one group, nor with draft groups, whose hits need what is behind them. Requires a published
-  // chain entry of a chained index.
+  // it; only childless ones are ever tested. A legal boundary in its block, or at a published, good
+  // tail of it, counts if every other group's last entry for it is there, published and good: one
+  // that ends there hangs on the entry or tail; one of attention that covers it, on the entry or on
+  // any of its tails. Never in layouts of one group, nor with draft groups, whose hits need what is
+  // behind them. Requires a published chain entry of a chained index.
   [[nodiscard]] bool dead(SlotId entry) const;
   [[nodiscard]] Supports supports_of(SlotId entry) const;
   // Not beside any other call.

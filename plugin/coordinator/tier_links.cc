@@ -277,29 +277,26 @@ bool TierIndex::Body::holds_at(GroupId g, Tokens end, std::uint32_t first, Next 
   return false;
 }
 
-// A boundary inside the block of `entry` or at its end: what covers it may also hang on a tail.
-bool TierIndex::Body::servable_inside(const Record& r, Tokens end) const {
-  if (!geometry.legal_end(chain, end)) return false;
-  const auto held = [&](GroupId g) { return holds_at(g, end, r.second, by_first); };
-  const auto covered = [&](GroupId g) {
-    if (held(g)) return true;
-    for (std::uint32_t d = r.second; d != 0; d = at(d - 1).dep_next)
-      if (at(d - 1).has(Record::tail_bit) && holds_at(g, end, at(d - 1).second, by_second))
-        return true;
-    return false;
-  };
-  return std::all_of(exact.begin(), exact.end(),
-                     [&](GroupId g) { return !needs(g, end) || held(g); }) &&
-         std::all_of(wide.begin(), wide.end(), covered);
+// Whether what hangs on `entry` or on one of its tails covers a boundary. Of a tail that is asked
+// without regard to its path: rather keep an entry than drop a useful one.
+bool TierIndex::Body::covered(const Record& entry, GroupId g, Tokens end) const {
+  if (holds_at(g, end, entry.second, by_first)) return true;
+  for (std::uint32_t d = entry.second; d != 0; d = at(d - 1).dep_next)
+    if (at(d - 1).has(Record::tail_bit) && holds_at(g, end, at(d - 1).second, by_second))
+      return true;
+  return false;
 }
 
-bool TierIndex::Body::servable_tail(const Record& tail) const {
-  const Tokens end{tail.end};
-  if (!serves(tail) || !geometry.legal_end(chain, end)) return false;
-  const auto held = [&](GroupId g) { return holds_at(g, end, tail.second, by_second); };
-  return std::all_of(exact.begin(), exact.end(),
-                     [&](GroupId g) { return !needs(g, end) || held(g); }) &&
-         std::all_of(wide.begin(), wide.end(), held);
+// Whether the other groups have what they need last for a boundary: entries that end there among
+// the dependents of `entry` (no tail) or of its tail, and what covers it.
+bool TierIndex::Body::servable_at(const Record& entry, const Record* tail, Tokens end) const {
+  if (!geometry.legal_end(chain, end)) return false;
+  const auto held = [&](GroupId g) {
+    return !needs(g, end) || (tail == nullptr ? holds_at(g, end, entry.second, by_first)
+                                              : holds_at(g, end, tail->second, by_second));
+  };
+  return std::all_of(exact.begin(), exact.end(), held) &&
+         std::all_of(wide.begin(), wide.end(), [&](GroupId g) { return covered(entry, g, end); });
 }
 
 bool TierIndex::Body::needs(GroupId g, Tokens end) const {
@@ -310,12 +307,12 @@ bool TierIndex::Body::needs(GroupId g, Tokens end) const {
 // last: at an end inside its block, or at a tail that continues it.
 bool TierIndex::Body::servable(SlotId entry) const {
   const Record& r = at(entry);
-  if (servable_inside(r, Tokens{r.end})) return true;
+  if (servable_at(r, nullptr, Tokens{r.end})) return true;
   for (std::uint32_t d = r.second; d != 0; d = at(d - 1).dep_next) {
     const Record& dependent = at(d - 1);
     if (dependent.has(Record::tail_bit)) {
-      if (servable_tail(dependent)) return true;
-    } else if (dependent.end != r.end && servable_inside(r, Tokens{dependent.end})) {
+      if (serves(dependent) && servable_at(r, &dependent, Tokens{dependent.end})) return true;
+    } else if (dependent.end != r.end && servable_at(r, nullptr, Tokens{dependent.end})) {
       return true;
     }
   }

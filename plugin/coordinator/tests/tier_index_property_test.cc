@@ -25,6 +25,7 @@ std::vector<NamedLayout> layouts() {
       {"full and state", {{fa(4), mb(4)}, 1, 4}},
       {"full and two states", {{fa(4), mb(4), mb(8)}, 2, 8}},
       {"full, full of double blocks and state", {{fa(8), fa(4), mb(8)}, 2, 8}},
+      {"two of full and state", {{fa(4), fa(4), mb(4)}, 1, 4}},
       {"full and full of double blocks", {{fa(4), fa(8)}, 4, 8}},
       {"full, full of half as much again and state", {{fa(4), fa(6), mb(12)}, 2, 12}},
       {"full and sliding", {{fa(4), sw(4, 9)}, 4, 4}},
@@ -50,7 +51,7 @@ class RandomWorld {
       : rng_(used),
         geometry_(make(named.layout)),
         prefixes_(std::array<std::uint32_t, 4>{8, 16, 20, 32}[rng_.below(4)]),
-        slots_(rng_.chance(2, 3) ? rng_.between(1, 8) : rng_.between(9, 64)),
+        slots_(draw_slots()),
         world_(geometry_, prefixes_, {named.chained, slots_, rng_.between(1, 5)}, seen) {
     unit_of_block_ = geometry_.chain()
                          ? geometry_.block_tokens(*geometry_.chain()).n / geometry_.hash_unit().n
@@ -61,12 +62,16 @@ class RandomWorld {
 
   void step() {
     world_.apply(draw());
-    if (slots_ <= 8 || ++count_ % (slots_ / 4) == 0) world_.compare();
+    if (slots_ <= 12 || ++count_ % (slots_ / 4) == 0) world_.compare();
   }
 
   [[nodiscard]] std::uint64_t done() const { return world_.done(); }
 
  private:
+  std::uint64_t draw_slots() {
+    const std::uint64_t dice = rng_.below(6);
+    return dice < 2 ? rng_.between(1, 6) : dice < 5 ? rng_.between(7, 16) : rng_.between(17, 64);
+  }
   PrefixId fresh_path() {
     const std::uint64_t most = std::min<std::uint64_t>(5 * unit_of_block_, 250);
     const PrefixId from = world_.paths[rng_.below(world_.paths.size())];
@@ -114,16 +119,16 @@ class RandomWorld {
   Op draw() {
     const std::uint64_t n = world_.requests().size();
     const std::uint64_t dice = rng_.below(1000);
-    if (n == 0 || dice < 30) {
+    if (n == 0 || dice < 50) {
       if (rng_.chance(1, 4)) world_.paths[rng_.below(4)] = fresh_path();
       return {Do::open, any(4)};
     }
-    if (dice < 50) return {Do::close, any(n)};
-    if (dice < 90) return {Do::schedule, any(n)};
-    if (dice < 115) return {Do::preempt, any(n)};
-    if (dice < 150) return {Do::hit, any(n)};
-    if (dice < 170) return draw_offer(Do::aside);
-    if (dice < 580) return draw_offer(Do::offer);
+    if (dice < 90) return {Do::close, any(n)};
+    if (dice < 120) return {Do::schedule, any(n)};
+    if (dice < 160) return {Do::preempt, any(n)};
+    if (dice < 190) return {Do::hit, any(n)};
+    if (dice < 205) return draw_offer(Do::aside);
+    if (dice < 570) return draw_offer(Do::offer);
     if (dice == 999 && rng_.chance(1, 3)) return {Do::reset};
     const std::uint32_t slot = any(std::min(slots_, world_.twin().all().size() + 1));
     if (dice < 800) return {Do::finish, slot, rng_.chance(6, 7) ? 1U : 2 * any(2)};

@@ -89,8 +89,8 @@ bool TierTwin::unsupported(const TwinEntry& e) const {
   return keyed(e) && is_dependent(e) && !rooted(e) && e.first == no_slot && e.second == no_slot;
 }
 
-// Whether the group has its last entry for the boundary `end`: behind a tail it hangs on the tail;
-// else on the entry or, if it only has to cover the boundary, on one of the entry's tails.
+// Whether the group has its last entry for the boundary `end`: one that ends there hangs on the
+// entry, or on the tail behind it; one that only covers it, on the entry or on any of its tails.
 bool TierTwin::serves(GroupId group, std::uint64_t end_tokens, SlotId on, SlotId tail) const {
   const bool covers = geometry_.group(group).kind == GroupKind::full;
   const std::uint64_t block = geometry_.block_tokens(group).n;
@@ -101,8 +101,7 @@ bool TierTwin::serves(GroupId group, std::uint64_t end_tokens, SlotId on, SlotId
                                                (at_end - 1) / block == (end_tokens - 1) / block);
     if (!fits) continue;
     if (tail != no_slot ? e.second == tail : e.first == on) return true;
-    if (tail == no_slot && covers && e.second != no_slot && all_.at(e.second).first == on)
-      return true;
+    if (covers && e.second != no_slot && all_.at(e.second).first == on) return true;
   }
   return false;
 }
@@ -143,6 +142,22 @@ Supports TierTwin::supports_of(SlotId slot) const {
   s.second = e.second;
   s.root = rooted(e) || (is_chain(e) && end(e) == block_);
   return s;
+}
+
+bool TierTwin::could_hang_elsewhere(SlotId slot) const {
+  const TwinEntry& e = all_.at(slot);
+  if (!keyed(e) || !is_dependent(e) || rooted(e)) return false;
+  for (const auto& [other, o] : all_) {
+    if (!keyed(o) || o.group != chain_ || other == slot) continue;
+    const bool is_first = is_tail(e)
+                              ? is_chain(o) && end(o) == end(e) - end(e) % block_ &&
+                                    prefixes_.begins(e.prefix, o.prefix)
+                              : is_chain(o) && end(o) == (end(e) + block_ - 1) / block_ * block_ &&
+                                    prefixes_.begins(o.prefix, e.prefix);
+    if (is_first && e.first != other) return true;
+    if (!is_tail(e) && is_tail(o) && o.prefix == e.prefix && e.second != other) return true;
+  }
+  return false;
 }
 
 std::set<SlotId> TierTwin::victims(RunId run) const {

@@ -142,6 +142,9 @@ class TierTwin {
   [[nodiscard]] bool dead(SlotId chain_entry) const;
   [[nodiscard]] bool in_front(SlotId slot) const;
   [[nodiscard]] Supports supports_of(SlotId slot) const;
+  // Whether some entry that a lookup could reach the dependent through is not its support: of
+  // another branch, or not met yet.
+  [[nodiscard]] bool could_hang_elsewhere(SlotId slot) const;
   // Every slot that may be next for a store of `run`; none: nobody.
   [[nodiscard]] std::set<SlotId> victims(RunId run) const;
   [[nodiscard]] TierIndexCounters counters() const;  // bytes apart

@@ -37,7 +37,10 @@ constexpr std::array<const char*, static_cast<std::size_t>(Seen::count)> seen_na
     "reset_pinned",
     "unpinned_doomed",
     "given_up",
-    "hit"};
+    "hit",
+    "dead_of_no_use",
+    "stored",
+    "evicted_for_a_store"};
 constexpr std::array<const char*, 15> do_names{"open",  "close", "schedule", "preempt", "hit",
                                                "offer", "aside", "finish",   "pin",     "unpin",
                                                "spoil", "evict", "touch",    "meet",    "reset"};
@@ -246,6 +249,7 @@ void TierWorld::store(const Op& op, PrefixId prefix) {
     return index_.drop_supports(s);
   }
   const std::uint64_t before = twin_.counters().unsupported;
+  note(Seen::stored);
   index_.reserve(slot, op.b, prefixes_.key(prefix), prefixes_.view(r.path, op.d), tokens(op.c),
                  r.run, s);
   twin_.reserve(slot, op.b, path, tokens(op.c).n, r.run);
@@ -262,6 +266,7 @@ SlotId TierWorld::room(RunId run, const Supports&) {
   if (slot == no_slot) {
     note(twin_.victims(no_run).empty() ? Seen::refused_full : Seen::own_run_spared);
   } else {
+    note(Seen::evicted_for_a_store);
     evict(slot);
   }
   return slot;
@@ -376,6 +381,7 @@ void TierWorld::compare() {
   compare_tails();
   compare_victims();
   if (++compared_ % 8 == 0) compare_lookups();
+  if (compared_ % 8 == 4) compare_dead();
 }
 
 void TierWorld::compare_counters() {
@@ -506,6 +512,38 @@ void TierWorld::compare_lookups() {
       require(a == b && got.tokens == want.tokens, "lookup", start);
       require(got.attention_tokens == want.attention_tokens, "attention of a lookup", start);
       if (got.tokens.n > start) note(Seen::hit);
+    }
+  }
+}
+
+// A dead entry is one that no lookup uses: without it every request finds what it found. Only
+// claimed while every dependent is linked to all that it could hang on, and not where hits inside a
+// wider block of attention may need a later block of the chain to stay.
+void TierWorld::compare_dead() {
+  if (!twin_.chained()) return;
+  for (const GroupId g : geometry_.cacheable())
+    if (geometry_.group(g).kind == GroupKind::full && geometry_.fine_hits() &&
+        geometry_.block_tokens(g) != geometry_.block_tokens(twin_.chain()))
+      return;
+  for (const auto& [slot, e] : twin_.all())
+    if (twin_.unsupported(e) || twin_.could_hang_elsewhere(slot)) return;
+  const TwinView view(twin_, prefixes_);
+  for (const auto& [slot, e] : twin_.all()) {
+    if (!twin_.is_chain(e) || e.bad || twin_.kept(slot) || !twin_.in_front(slot)) continue;
+    TierTwin without = twin_;
+    TwinEvents gone;
+    without.evict(slot, gone);
+    const TwinView rest(without, prefixes_);
+    for (const Request& r : open_) {
+      const std::uint64_t units = prefixes_.units(r.path);
+      const KeyView keys = prefixes_.view(r.path, units);
+      Hit a;
+      Hit b;
+      require(lookup(geometry_, view, keys, {0}, tokens(units), a) == Code::ok &&
+                  lookup(geometry_, rest, keys, {0}, tokens(units), b) == Code::ok &&
+                  a.tokens == b.tokens,
+              "a dead entry was of use", slot);
+      note(Seen::dead_of_no_use);
     }
   }
 }

@@ -40,6 +40,9 @@ enum class Seen : std::uint8_t {
   unpinned_doomed,
   given_up,  // while the copy was open
   hit,       // a lookup found something
+  dead_of_no_use,
+  stored,
+  evicted_for_a_store,
   count
 };
 std::string name_of(Seen what);
@@ -126,6 +129,7 @@ class TierWorld {
   void compare_slot(SlotId slot);
   void compare_keys();
   void compare_tails();
+  void compare_dead();
   void compare_victims();
   // Hits with the promises of the index, against hits without.
   void compare_lookups();
