@@ -319,11 +319,6 @@ const GroupSpec& Geometry::group(GroupId g) const {
   return options_.groups[g];
 }
 
-Tokens Geometry::block_tokens(GroupId g) const {
-  KVC_CHECK(g < groups());
-  return block_tokens_[g];
-}
-
 bool Geometry::is_state_all(GroupId g) const { return group(g).state && group(g).position_stable; }
 
 bool Geometry::is_state_align(GroupId g) const {

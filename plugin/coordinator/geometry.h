@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "plugin/core/check.h"
 #include "plugin/core/result.h"
 #include "plugin/core/units.h"
 
@@ -101,7 +102,10 @@ class Geometry {
 
   // B_g = tokens_per_block x (sharded ? context_parallel : 1): the only multiplication of it
   //
-  [[nodiscard]] Tokens block_tokens(GroupId g) const;
+  [[nodiscard]] Tokens block_tokens(GroupId g) const {
+    KVC_CHECK(g < block_tokens_.size());
+    return block_tokens_[g];
+  }
   [[nodiscard]] Tokens hash_unit() const { return options_.hash_unit; }              // h
   [[nodiscard]] Tokens scheduler_block() const { return options_.scheduler_block; }  // S
   // A: every hit of `lookup` is a multiple of it; h with fine hits, else S (= B_0 with a single

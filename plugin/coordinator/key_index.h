@@ -57,7 +57,14 @@ class KeyIndex {
     (void)group, (void)base;
     return ~std::uint64_t{0};
   }
+  // find for a run of consecutive block ends of one path, ascending, of which all are there. Asked
+  // only while prefix_closed(group): an index that links an entry to the one before it then looks
+  // up few of the keys.
+  virtual void find_path(GroupId group, const KeyRun& keys, std::span<SlotId> out) const {
+    find_batch(group, keys, out);
+  }
 };
+inline constexpr std::size_t find_path_keys = 1024;  // a good number of keys for one find_path
 
 // Bit of a tail_offsets word for interior boundary i of a block of `units` = B/h hash units.
 // Requires i + 1 < units.

@@ -48,8 +48,8 @@ void for_each_needed(const Geometry& geometry, Tokens start, Tokens end, Visit v
   for (const GroupId g : geometry.cacheable()) {
     const std::uint64_t lo = start.n / geometry.block_tokens(g).n;
     const std::uint64_t need = geometry.first_needed_position(g, end);
-    for (std::uint64_t p = need > lo ? need : lo; p < geometry.end_position(g, end); ++p)
-      visit(g, p);
+    const std::uint64_t behind = geometry.end_position(g, end);
+    for (std::uint64_t p = need > lo ? need : lo; p < behind; ++p) visit(g, p);
   }
 }
 

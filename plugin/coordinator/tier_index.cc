@@ -69,6 +69,39 @@ std::uint64_t TierIndex::tail_offsets(GroupId group, SlotId base) const {
   return r.has(Record::chain_bit) && r.published() ? r.offsets() | b.loose_offsets : UINT64_MAX;
 }
 
+void TierIndex::find_path(GroupId group, const KeyRun& keys, std::span<SlotId> out) const {
+  constexpr std::size_t walks = find_batch_keys;
+  const Body& b = *body_;
+  const std::size_t steps = keys.count / walks;
+  if (steps < 2 || !prefix_closed(group)) return b.records.find_batch(group, keys, out);
+  KVC_CHECK(out.size() >= keys.count);
+  // Walk w starts at position w * steps + steps - 1; what is behind the last one is looked up.
+  const auto last = static_cast<std::ptrdiff_t>(steps - 1);
+  const KeyRun starts{keys.first + last * keys.stride,
+                      static_cast<std::ptrdiff_t>(steps) * keys.stride, walks};
+  std::array<SlotId, walks> at{};
+  b.records.find_batch(group, starts, at);
+  for (const SlotId slot : at) KVC_CHECK(slot != no_slot);
+  for (std::size_t step = steps - 1;; --step) {
+    for (std::size_t w = 0; w < walks; ++w) out[w * steps + step] = at[w];
+    if (step == 0) break;
+    for (SlotId& slot : at) slot = b.records[slot].support - 1;  // there: its child is published
+    for (const SlotId slot : at) {
+      KVC_CHECK(b.records.known(slot));
+      __builtin_prefetch(&b.records[slot], 1);
+    }
+  }
+  const std::size_t done = walks * steps;
+  const KeyRun rest{keys.first + static_cast<std::ptrdiff_t>(done) * keys.stride, keys.stride,
+                    keys.count - done};
+  if (rest.count != 0) b.records.find_batch(group, rest, out.subspan(done));
+#if defined(KVC_SANITIZED)
+  for (std::size_t i = 0; i < keys.count; ++i) {
+    KVC_CHECK(find(group, keys.first + static_cast<std::ptrdiff_t>(i) * keys.stride) == out[i]);
+  }
+#endif
+}
+
 bool TierIndex::chained() const { return body_->chained(); }
 
 Presence TierIndex::find_any(GroupId group, const std::byte* key, SlotId& entry) const {

@@ -324,6 +324,32 @@ BOOST_AUTO_TEST_CASE(a_full_index_finds_everything_in_batches_of_both_directions
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_path_is_found_as_in_a_batch_whatever_its_length_and_slots) {
+  constexpr SlotId n = 2000;
+  const Geometry g = make(only_full);
+  for (const bool chained : {true, false}) {
+    TierIndex index = std::move(TierIndex::make(g, {32, n, 1, chained})).value();
+    const Keys keys(n, 32);
+    const RunId run = index.open_run();
+    Told told;
+    const auto slot_of = [](SlotId i) { return i * 7 % n; };  // neighbours are far apart
+    for (SlotId i = 0; i < n; ++i) {
+      const Tokens end{4 * (std::uint64_t{i} + 1)};
+      index.reserve(slot_of(i), 0, keys.at(i), keys.view(), end, run,
+                    index.hold_supports(0, keys.view(), end, run));
+      BOOST_REQUIRE(index.publish(slot_of(i), 0, told));
+    }
+    for (const SlotId first : {0U, 1U, 500U}) {
+      for (const SlotId count : {1U, 31U, 32U, 63U, 64U, 65U, 1000U, 1024U, 1499U}) {
+        Slots out(count + 1, no_slot);
+        index.find_path(0, {keys.at(first), 32, count}, out);
+        for (SlotId i = 0; i < count; ++i) BOOST_REQUIRE(out[i] == slot_of(first + i));
+        BOOST_TEST(out[count] == no_slot);
+      }
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(metadata_of_a_block_with_the_longest_key_takes_at_most_96_bytes) {
   constexpr SlotId n = 1 << 16;
   const Geometry g = make(only_full);

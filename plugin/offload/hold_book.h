@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "plugin/coordinator/geometry.h"
+#include "plugin/core/op_count.h"
 #include "plugin/offload/scheduler_role.h"
 #include "plugin/offload/zeroed_array.h"
 
@@ -33,10 +34,44 @@ class HoldBook {
   [[nodiscard]] bool null(BlockId block) const { return block == null_block_; }
 
   // A live request's table names the block at `position`. Requires real(block), here and below.
-  void table_add(GroupId group, BlockId block, std::uint64_t position);
-  void table_remove(GroupId group, BlockId block);
-  void hold(GroupId group, BlockId block);
-  void release(GroupId group, BlockId block);
+  void table_add(GroupId group, BlockId block, std::uint64_t position) {
+    Use& u = use(group, block);
+    if (u.tables == 0 && u.holds != 0) --orphaned_;
+    ++u.tables;
+    ++table_references_;
+    u.position = position;
+  }
+  void table_remove(GroupId group, BlockId block) {
+    Use& u = use(group, block);
+    KVC_CHECK(u.tables > 0);
+    --u.tables;
+    --table_references_;
+    if (u.tables == 0 && u.holds != 0) ++orphaned_;
+  }
+  void hold(GroupId group, BlockId block) {
+    Use& u = use(group, block);
+    if (u.holds == 0) first_hold(u);
+    ++u.holds;
+  }
+  // hold, if no job holds the block yet: true.
+  [[nodiscard]] bool hold_alone(GroupId group, BlockId block) {
+    Use& u = use(group, block);
+    if (u.holds != 0) return false;
+    first_hold(u);
+    u.holds = 1;
+    return true;
+  }
+  void release(GroupId group, BlockId block) {
+    Use& u = use(group, block);
+    KVC_CHECK(u.holds > 0);
+    --u.holds;
+    if (u.holds != 0) return;
+    --held_;
+    if (u.tables == 0) {
+      KVC_CHECK(orphaned_ > 0);
+      --orphaned_;
+    }
+  }
 
   // An open job reads or writes the block.
   [[nodiscard]] bool held_by_job(GroupId group, BlockId block) const;
@@ -51,20 +86,35 @@ class HoldBook {
   // The position at which a table named the block last (K3-17).
   [[nodiscard]] std::uint64_t last_position(GroupId group, BlockId block) const;
   [[nodiscard]] std::uint64_t table_references() const { return table_references_; }
-  // Where the counts of the block lie, to prefetch them; null if there are none yet.
+  // Where the counts of the block lie; null if there are none yet. Requires nothing.
   [[nodiscard]] const std::byte* where(GroupId group, BlockId block) const {
-    return reinterpret_cast<const std::byte*>(find(group, block));
+    return block < 0 ? nullptr : uses_[group].where(static_cast<std::uint64_t>(block));
   }
+  // The counts of the block are asked for soon. Requires nothing.
+  void prefetch(GroupId group, BlockId block) const { __builtin_prefetch(where(group, block), 1); }
 
  private:
   static constexpr BlockId block_limit = BlockId{1} << 40;
   static constexpr BlockId block_jump = BlockId{1} << 24;
-  struct Use {
+  // Four to a cache line: none lies across two.
+  struct alignas(16) Use {
     std::uint32_t tables = 0;
     std::uint32_t holds = 0;
-    std::uint32_t position = 0;
+    std::uint64_t position = 0;
   };
-  Use& use(GroupId group, BlockId block);
+  Use& use(GroupId group, BlockId block) {
+    KVC_OP(block, 1);
+    KVC_CHECK(real(block));
+    const auto i = static_cast<std::uint64_t>(block);
+    if (device_blocks_ == UINT64_MAX) make_room(group, block);
+    return uses_[group][i];
+  }
+  // An unlimited pool grows with the ids that are named.
+  void make_room(GroupId group, BlockId block);
+  void first_hold(const Use& u) {
+    ++held_;
+    if (u.tables == 0) ++orphaned_;
+  }
   [[nodiscard]] const Use* find(GroupId group, BlockId block) const;
 
   std::uint64_t device_blocks_;

@@ -15,7 +15,7 @@ std::unique_ptr<Job> JobTable::fresh() const {
 }
 
 void JobTable::reserve(std::uint64_t jobs, std::uint64_t copies) {
-  nodes_.reserve(copies);
+  copies_.reserve(copies);
   parts_.reserve(copies);
   open_.reserve(jobs);
   open_loads_.reserve(jobs);
@@ -53,7 +53,7 @@ void JobTable::erase_id(JobId id) {
 }
 
 Job& JobTable::create(JobKind kind, RequestId request, RequestIndex index) {
-  if (free_.empty()) reserve(pool_.size() + 16, nodes_.capacity());
+  if (free_.empty()) reserve(pool_.size() + 16, copies_.capacity());
   const std::uint32_t at = free_.back();
   Job& job = *pool_[at];
   open_.push_back(at);
@@ -115,16 +115,17 @@ void JobTable::unlink_part(const Part& part, OpenParts& parts) {
 }
 
 void JobTable::add_copy(Job& job, const CopyRecord& copy, OpenParts& parts) {
-  std::uint32_t at = free_node_;
+  std::uint32_t at = free_copy_;
   if (at != 0) {
-    free_node_ = nodes_[at - 1].next;
-    nodes_[at - 1] = Node{copy, 0};
+    free_copy_ = copies_[at - 1].next;
+    copies_[at - 1] = copy;
   } else {
-    nodes_.push_back(Node{copy, 0});
-    at = static_cast<std::uint32_t>(nodes_.size());
+    copies_.push_back(copy);
+    at = static_cast<std::uint32_t>(copies_.size());
   }
+  copies_[at - 1].next = 0;
   if (job.last_copy != 0) {
-    nodes_[job.last_copy - 1].next = at;
+    copies_[job.last_copy - 1].next = at;
   } else {
     job.first_copy = at;
   }
@@ -140,8 +141,8 @@ void JobTable::add_copy(Job& job, const CopyRecord& copy, OpenParts& parts) {
 void JobTable::forget(Job& job) {
   KVC_CHECK(job.id != 0 && job.planned);
   if (job.last_copy != 0) {
-    nodes_[job.last_copy - 1].next = free_node_;
-    free_node_ = job.first_copy;
+    copies_[job.last_copy - 1].next = free_copy_;
+    free_copy_ = job.first_copy;
   }
   if (job.last_part != 0) {
     parts_[job.last_part - 1].next_of_job = free_part_;
@@ -213,7 +214,7 @@ std::string JobTable::verify() const {
   for (const std::uint32_t at : open_) {
     const Job& job = *pool_[at];
     std::uint64_t own = 0;
-    for (std::uint32_t n = job.first_copy; n != 0; n = nodes_[n - 1].next) ++own;
+    for (std::uint32_t n = job.first_copy; n != 0; n = copies_[n - 1].next) ++own;
     if (own != job.copies) {
       return fmt::format("job {} counts {} copies, {} are there", job.id, job.copies, own);
     }

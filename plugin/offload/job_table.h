@@ -18,15 +18,16 @@ inline constexpr RequestIndex no_request = UINT32_MAX;
 struct CopyRecord {
   BlockId block = 0;
   std::uint64_t position = 0;
-  Tokens end;  // prefix tokens of the entry's key; of a load: unused
   SlotId entry = no_slot;
-  GroupId group = 0;
   RequestIndex request = no_request;
-  bool handoff = false;
-  bool offer_open = false;  // a store whose offer has no outcome yet
-  bool owned = false;       // counts as named by its live request (groups without cells)
-  bool failed = false;      // a rank named it
+  std::uint32_t next = 0;  // the job's next copy + 1: the table's own
+  std::uint8_t group = 0;
+  bool handoff : 1 = false;
+  bool offer_open : 1 = false;  // a store whose offer has no outcome yet
+  bool owned : 1 = false;       // counts as named by its live request (groups without cells)
+  bool failed : 1 = false;      // a rank named it
 };
+static_assert(sizeof(CopyRecord) == 32 && groups_max <= 256);
 
 struct Job {
   JobId id = 0;
@@ -93,16 +94,16 @@ class JobTable {
   void for_each_copy(const Job& job, Visit visit) {
     for (std::uint32_t at = job.first_copy; at != 0;) {
       KVC_OP(copy, 1);
-      Node& node = nodes_[at - 1];
-      at = node.next;
-      visit(node.copy);
+      CopyRecord& copy = copies_[at - 1];
+      at = copy.next;
+      visit(copy);
     }
   }
   template <class Visit>
   void for_each_copy(const Job& job, Visit visit) const {
-    for (std::uint32_t at = job.first_copy; at != 0; at = nodes_[at - 1].next) {
+    for (std::uint32_t at = job.first_copy; at != 0; at = copies_[at - 1].next) {
       KVC_OP(copy, 1);
-      visit(nodes_[at - 1].copy);
+      visit(copies_[at - 1]);
     }
   }
   // Copies of one request in all open jobs, newest part first, each part in the order of addition.
@@ -113,8 +114,8 @@ class JobTable {
       std::uint32_t node = part.first_copy;
       for (std::uint32_t i = 0; i < part.copies; ++i) {
         KVC_OP(copy, 1);
-        visit(nodes_[node - 1].copy);
-        node = nodes_[node - 1].next;
+        visit(copies_[node - 1]);
+        node = copies_[node - 1].next;
       }
     }
   }
@@ -153,10 +154,6 @@ class JobTable {
   [[nodiscard]] std::string verify() const;
 
  private:
-  struct Node {
-    CopyRecord copy;
-    std::uint32_t next = 0;  // + 1
-  };
   // Consecutive copies of a job that are of one request.
   struct Part {
     RequestIndex request = no_request;
@@ -189,8 +186,8 @@ class JobTable {
   std::vector<std::uint32_t> open_;
   std::vector<std::uint32_t> open_loads_;
   std::vector<std::uint32_t> ids_;  // a power of two, at least twice the jobs
-  std::vector<Node> nodes_;
-  std::uint32_t free_node_ = 0;  // + 1
+  std::vector<CopyRecord> copies_;
+  std::uint32_t free_copy_ = 0;  // + 1
   std::vector<Part> parts_;
   std::uint32_t free_part_ = 0;  // + 1
   Queue loads_;

@@ -1,6 +1,7 @@
 // A flat array of zeroes whose memory is touched only where it is used. Unlike SlabArray
 // (plugin/coordinator/slabs.h) it may be small, one for each request, and moves when it grows.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <new>
@@ -37,6 +38,10 @@ class ZeroedArray {
   }
 
   [[nodiscard]] std::uint64_t size() const { return size_; }
+  // Where element i lies, to prefetch it; null if there is none.
+  [[nodiscard]] const std::byte* where(std::uint64_t i) const {
+    return i < size_ ? memory_.get() + i * sizeof(T) : nullptr;
+  }
   [[nodiscard]] T& operator[](std::uint64_t i) {
     KVC_CHECK(i < size_);
     return reinterpret_cast<T*>(memory_.get())[i];

@@ -282,8 +282,7 @@ void CompletionFlow::end_job(Job& job) {
     }
     end_copy(copy);
   });
-  const auto first = released_.begin() + static_cast<std::ptrdiff_t>(out.released_first);
-  std::sort(first, released_.end(), DeepestFirst{core_.geometry});
+  sort_deepest_first(core_.geometry, std::span(released_).subspan(out.released_first));
   failed_.insert(failed_.end(), job.failed.begin(), job.failed.end());
   out.job.kind = job.kind;
   out.job.job = job.id;

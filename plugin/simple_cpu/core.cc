@@ -62,6 +62,12 @@ std::uint64_t SchedulerCore::pending_offers() const {
   return pending;
 }
 
+void sort_deepest_first(const Geometry& geometry, std::span<HeldBlock> held) {
+  const DeepestFirst order{geometry};
+  std::reverse(held.begin(), held.end());
+  if (!std::is_sorted(held.begin(), held.end(), order)) std::sort(held.begin(), held.end(), order);
+}
+
 void SchedulerCore::release_if_drained(RequestIndex index) {
   Request& r = requests[index];
   if (r.live || r.open_copies != 0 || r.landed != 0) return;

@@ -112,4 +112,8 @@ struct DeepestFirst {
   }
 };
 
+// Copies of one request come group by group with ascending positions: backwards they are in this
+// order already, or nearly so.
+void sort_deepest_first(const Geometry& geometry, std::span<HeldBlock> held);
+
 }  // namespace kvc

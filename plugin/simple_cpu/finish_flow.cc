@@ -36,7 +36,7 @@ void FinishFlow::list_held(RequestIndex index) {
   core_.jobs.for_each_copy(core_.requests[index].open_parts, [&](const CopyRecord& copy) {
     held_.push_back({copy.group, copy.block, copy.position});
   });
-  std::sort(held_.begin(), held_.end(), DeepestFirst{core_.geometry});
+  sort_deepest_first(core_.geometry, held_);
 }
 
 void FinishFlow::leave(RequestIndex index) {

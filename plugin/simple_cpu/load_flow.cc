@@ -6,6 +6,14 @@
 
 namespace kvc {
 
+namespace {
+
+// Positions ahead of the one at hand whose hold cells are asked for: as many as the core can have
+// under way.
+constexpr std::uint64_t prefetched = 24;
+
+}  // namespace
+
 LoadFlow::LoadFlow(SchedulerCore& core, Admissions& admissions, LookupFlow& lookups)
     : core_(core), admissions_(admissions), lookups_(lookups) {
   if (core.limits.max_total_tokens == no_token_limit) return;
@@ -16,7 +24,7 @@ LoadFlow::LoadFlow(SchedulerCore& core, Admissions& admissions, LookupFlow& look
   held_.reserve(blocks);
 }
 
-Status LoadFlow::check(const Request& r, Tokens accepted, std::span<const TableView> tables) const {
+Status LoadFlow::take_blocks(const Request& r, Tokens accepted, std::span<const TableView> tables) {
   if (accepted > r.offered || accepted.n % core_.geometry.hash_unit().n != 0) {
     return {Code::arg, fmt::format("request {} accepts {} tokens; {} were offered, in units of {}",
                                    r.id, accepted.n, r.offered.n, core_.geometry.hash_unit().n)};
@@ -24,64 +32,69 @@ Status LoadFlow::check(const Request& r, Tokens accepted, std::span<const TableV
   Status status;
   for_each_needed(core_.geometry, r.device, r.device + accepted, [&](GroupId g, std::uint64_t p) {
     if (!status.ok()) return;
-    const bool there = g < tables.size() && p < tables[g].count;
-    if (there && core_.holds.real(tables[g].blocks[p])) return;
-    status = {Code::arg,
-              fmt::format("request {}: group {} position {} must be loaded, and its table entry is "
-                          "{}",
-                          r.id, g, p,
-                          !there                                  ? "missing"
-                          : core_.holds.null(tables[g].blocks[p]) ? "the null block"
-                                                                  : "no block of the pool")};
-  });
-  return status;
-}
-
-Status LoadFlow::check_private(const Request& r, Tokens accepted,
-                               std::span<const TableView> tables) {
-  Status status;
-  // A hold on each while looking: a block named twice shows as held.
-  for_each_needed(core_.geometry, r.device, r.device + accepted, [&](GroupId g, std::uint64_t p) {
-    if (!status.ok()) return;
-    const BlockId block = tables[g].blocks[p];
-    if (core_.holds.held_by_job(g, block)) {
+    const TableView table = g < tables.size() ? tables[g] : TableView{};
+    if (p + prefetched < table.count) core_.holds.prefetch(g, table.blocks[p + prefetched]);
+    if (p >= table.count || !core_.holds.real(table.blocks[p])) {
+      status = refuse_entry(r, g, p, table);
+    } else if (!core_.holds.hold_alone(g, table.blocks[p])) {
       status = {Code::arg,
                 fmt::format("request {}: group {} position {} must be loaded into block {}, which "
                             "an open job or another position holds (design 2.3 Destination)",
-                            r.id, g, p, block)};
-      return;
+                            r.id, g, p, table.blocks[p])};
+    } else {
+      held_.push_back({g, table.blocks[p], p});
     }
-    core_.holds.hold(g, block);
-    held_.push_back({g, block, p});
   });
-  for (const HeldBlock& h : held_) core_.holds.release(h.group, h.block);
-  held_.clear();
   return status;
 }
 
-void LoadFlow::fill(Job& job, RequestIndex index, const Hit& hit,
-                    std::span<const TableView> tables) {
+Status LoadFlow::refuse_entry(const Request& r, GroupId group, std::uint64_t position,
+                              const TableView& table) const {
+  const bool there = position < table.count;
+  return {Code::arg,
+          fmt::format("request {}: group {} position {} must be loaded, and its table entry is {}",
+                      r.id, group, position,
+                      !there                                     ? "missing"
+                      : core_.holds.null(table.blocks[position]) ? "the null block"
+                                                                 : "no block of the pool")};
+}
+
+void LoadFlow::drop_blocks() {
+  for (const HeldBlock& h : held_) core_.holds.release(h.group, h.block);
+  held_.clear();
+}
+
+// The blocks that are held, in the order of for_each_needed, which is the hit's.
+void LoadFlow::fill(Job& job, RequestIndex index, const Hit& hit) {
   Request& r = core_.requests[index];
   const KeyView keys = core_.requests.keys(r);
+  std::size_t next = 0;
   for (const GroupId g : core_.geometry.cacheable()) {
-    const auto add = [&](std::uint64_t position, SlotId entry) {
-      KVC_OP(entry, 1);
-      CopyRecord copy;
-      copy.group = g;
-      copy.position = position;
-      copy.block = tables[g].blocks[position];
-      copy.entry = entry;
-      copy.request = index;
-      core_.tier.pin(copy.entry, PinKind::job);
-      core_.tier.use(copy.entry, r.run, core_.requests.keys(r));
-      core_.holds.hold(g, copy.block);
-      core_.jobs.add_copy(job, copy, r.open_parts);
-      ++r.open_copies;
-      held_.push_back({g, copy.block, copy.position});
-    };
-    for_each_slot(core_.geometry, core_.tier.index(), keys, g, hit.groups[g], add);
+    const GroupHit& found = hit.groups[g];
+    // A hit stamps of the chain only its deepest block (design 3.1 "Order of eviction"). Every
+    // entry is pinned by itself, so that neither a reset nor a rewrite gives away what is being
+    // read.
+    const std::uint64_t first_used =
+        found.brief && found.whole > 0 ? found.first_position + found.whole - 1 : 0;
+    for_each_slot(core_.geometry, core_.tier.index(), keys, g, found,
+                  [&](std::uint64_t position, SlotId entry) {
+                    KVC_OP(entry, 1);
+                    const HeldBlock& held = held_[next++];
+                    KVC_CHECK(held.group == g && held.position == position);
+                    CopyRecord copy;
+                    copy.group = static_cast<std::uint8_t>(g);
+                    copy.position = position;
+                    copy.block = held.block;
+                    copy.entry = entry;
+                    copy.request = index;
+                    core_.tier.pin(entry, PinKind::job);
+                    if (position >= first_used) core_.tier.use(entry, r.run, keys);
+                    core_.jobs.add_copy(job, copy, r.open_parts);
+                  });
   }
-  std::sort(held_.begin(), held_.end(), DeepestFirst{core_.geometry});
+  KVC_CHECK(next == held_.size());
+  r.open_copies += static_cast<std::uint32_t>(next);
+  sort_deepest_first(core_.geometry, held_);
 }
 
 Result<AllocResult> LoadFlow::alloc_update(RequestId request, Tokens accepted,
@@ -111,8 +124,8 @@ Result<AllocResult> LoadFlow::alloc_update(RequestId request, Tokens accepted,
   if (r.load != 0) {
     return {Code::state, fmt::format("request {}: load job {} has no verdict", r.id, r.load)};
   }
-  if (Status s = check(r, accepted, tables); !s.ok()) return s;
-  if (Status s = check_private(r, accepted, tables); !s.ok()) return s;
+  Holding holding(*this);
+  if (Status s = take_blocks(r, accepted, tables); !s.ok()) return s;
 
   const Hit* hit = lookups_.resolve(r, accepted);
   Job& job = core_.jobs.create(JobKind::load, r.id, index);
@@ -121,8 +134,10 @@ Result<AllocResult> LoadFlow::alloc_update(RequestId request, Tokens accepted,
   job.started_ns = core_.host.now_ns();
   core_.tier.schedule(r.run);
   if (hit != nullptr) {
-    fill(job, index, *hit, tables);
+    holding.hand_over();
+    fill(job, index, *hit);
   } else {
+    drop_blocks();
     job.without_copies = true;
     job.forced = Code::io;
   }

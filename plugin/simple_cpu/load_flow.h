@@ -21,12 +21,29 @@ class LoadFlow {
   void cancel_unplanned(Request& r);
 
  private:
-  [[nodiscard]] Status check(const Request& r, Tokens accepted,
-                             std::span<const TableView> tables) const;
-  // Every destination is named once and no open job reads or writes it.
-  [[nodiscard]] Status check_private(const Request& r, Tokens accepted,
-                                     std::span<const TableView> tables);
-  void fill(Job& job, RequestIndex index, const Hit& hit, std::span<const TableView> tables);
+  // Drops the holds of held_ unless they were handed to a job.
+  class Holding {
+   public:
+    explicit Holding(LoadFlow& flow) : flow_(&flow) {}
+    Holding(const Holding&) = delete;
+    Holding& operator=(const Holding&) = delete;
+    ~Holding() {
+      if (flow_ != nullptr) flow_->drop_blocks();
+    }
+    void hand_over() { flow_ = nullptr; }
+
+   private:
+    LoadFlow* flow_;
+  };
+
+  // Puts a hold on every block that must be loaded, in the order of for_each_needed: into held_.
+  // A block that an open job or an earlier position holds is refused (design 2.3 Destination).
+  [[nodiscard]] Status take_blocks(const Request& r, Tokens accepted,
+                                   std::span<const TableView> tables);
+  [[nodiscard]] Status refuse_entry(const Request& r, GroupId group, std::uint64_t position,
+                                    const TableView& table) const;
+  void drop_blocks();
+  void fill(Job& job, RequestIndex index, const Hit& hit);
 
   SchedulerCore& core_;
   Admissions& admissions_;

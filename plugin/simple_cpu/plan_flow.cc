@@ -184,7 +184,7 @@ void PlanFlow::encode_new(StoreSelection& selection) {
   core_.jobs.for_each_copy(*job, [&](const CopyRecord& copy) {
     held_.push_back({copy.group, copy.block, copy.position});
   });
-  std::sort(held_.begin(), held_.end(), DeepestFirst{core_.geometry});
+  sort_deepest_first(core_.geometry, held_);
   jobs_.back().held = held_;
 }
 

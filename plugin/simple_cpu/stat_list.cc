@@ -7,8 +7,8 @@ std::uint64_t leaked_slots(const SchedulerCore& core) {
   std::uint64_t leaked = tier.unaccounted();
   const std::uint64_t writing = core.jobs.copies_of(JobKind::store);
   if (tier.reserved() > writing) leaked += tier.reserved() - writing;
-  const bool readers = core.leases.open_leases() != 0 ||
-                       core.jobs.copies_of(JobKind::load) != 0 || tier.numbers().rewriting != 0;
+  const bool readers = core.leases.open_leases() != 0 || core.jobs.copies_of(JobKind::load) != 0 ||
+                       tier.numbers().rewriting != 0;
   if (!readers) leaked += tier.pinned();
   return leaked;
 }

@@ -31,9 +31,8 @@ void StoreSelection::commit(const StoreCandidate& c, SlotId entry) {
   CopyRecord copy;
   copy.block = c.block;
   copy.position = c.position;
-  copy.end = c.end;
   copy.entry = entry;
-  copy.group = c.group;
+  copy.group = static_cast<std::uint8_t>(c.group);
   copy.request = c.request;
   copy.handoff = c.handoff;
   copy.offer_open = c.counted;
