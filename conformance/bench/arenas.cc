@@ -1,6 +1,7 @@
 #include "conformance/bench/arenas.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "plugin/core/prng.h"
@@ -79,6 +80,11 @@ std::vector<Content> kept_tails() {
 }
 
 }  // namespace
+
+std::uint64_t churn_times() {
+  const char* times = std::getenv("KVC_BENCH_CHURN");
+  return times == nullptr ? 10 : std::strtoull(times, nullptr, 10);
+}
 
 Content tail_query(TailCase which, std::uint64_t i) {
   Content query = behind_prefix(which, i, 1, tail_units);

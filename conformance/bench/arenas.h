@@ -13,6 +13,10 @@ namespace kvc::bench {
 inline constexpr std::uint64_t arena_slots = std::uint64_t{1} << 21U;
 inline constexpr std::uint64_t long_blocks = 8192;  // of the longest requests: 128k tokens by 16
 
+// How often the slots are written before anything is measured: 10, or KVC_BENCH_CHURN for a quick
+// look (figures of it do not count).
+std::uint64_t churn_times();
+
 // An engine with a full tier, and what is in it.
 //
 // Threads:    one. Owns: the engine. Invariants: keys() are keys of the chain group that the tier
@@ -25,7 +29,7 @@ class Arena {
   template <class Churn>
   Arena(const EngineOptions& options, Churn&& churn, std::span<const Content> kept)
       : engine_(options), kept_(kept.begin(), kept.end()) {
-    while (written() < 10 * options.slots) {
+    while (written() < churn_times() * options.slots) {
       std::vector<Content> batch = churn();
       engine_.serve(batch);
       remember(batch);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sched.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -61,6 +62,24 @@ class Table final : public benchmark::BenchmarkReporter {
 };
 
 }  // namespace
+
+double thread_ns() {
+  timespec now{};
+  KVC_CHECK(::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now) == 0);
+  return static_cast<double>(now.tv_sec) * 1e9 + static_cast<double>(now.tv_nsec);
+}
+
+double clock_cost_ns() {
+  static const double cost = [] {
+    std::vector<double> costs(1001);
+    for (double& c : costs) {
+      const double begin = thread_ns();
+      c = thread_ns() - begin;
+    }
+    return median(std::move(costs));
+  }();
+  return cost;
+}
 
 double median(std::vector<double> values) {
   KVC_CHECK(!values.empty());

@@ -102,8 +102,8 @@ class RawMap {
 };
 
 void index_find_batched(benchmark::State& state) {
-  constexpr std::size_t keys = std::size_t{1} << 15U;
-  constexpr std::size_t pairs = 41;
+  constexpr std::size_t keys = std::size_t{1} << 12U;
+  constexpr std::size_t pairs = 201;
   const Arena& arena = attention_arena();
   const RawMap raw(arena);
   std::vector<SlotId> slots(keys);

@@ -135,6 +135,12 @@ class CountingIndex final : public KeyIndex {
     probes += keys.count;
     index_.find_batch(group, keys, out);
   }
+  [[nodiscard]] bool prefix_closed(GroupId group) const override {
+    return index_.prefix_closed(group);
+  }
+  [[nodiscard]] std::uint64_t tail_offsets(GroupId group, SlotId base) const override {
+    return index_.tail_offsets(group, base);
+  }
   mutable std::uint64_t probes = 0;
 
  private:
