@@ -16,11 +16,12 @@ constexpr std::uint64_t slab_blocks = 4096;
 constexpr std::uint64_t blocks_end = std::uint64_t{1} << 31;
 
 // `next` is no_block outside the free queue. The null block's record is the queue's anchor: its
-// next is the front.
+// next is the front. A queued block is visited iff `visit` is the pool's count of rewinds.
 struct Record {
   std::uint32_t references;
   BlockId prev;
   BlockId next;
+  std::uint32_t visit;
 };
 
 }  // namespace
@@ -32,6 +33,10 @@ struct BlockPool::Body {
   std::uint64_t blocks = 0;
   std::uint64_t free = 0;
   std::uint64_t evictions = 0;
+  // The visited blocks are the front of the queue up to `mark`; the null block: none is visited.
+  BlockId mark = null_block;
+  std::uint64_t visited = 0;
+  std::uint32_t visits = 1;  // rewinds + 1
   std::vector<BlockEvent> ring;
   std::size_t ring_first = 0;
   std::size_t ring_count = 0;
@@ -43,20 +48,52 @@ struct BlockPool::Body {
   [[nodiscard]] bool known(BlockId b) const { return b < blocks; }
   [[nodiscard]] bool keyable(BlockId b) const { return known(b) && b != null_block; }
 
-  void link_after(BlockId at, BlockId b) {
+  void link(BlockId at, BlockId b) {
     Record& r = records[b];
     r.prev = at;
     r.next = records[at].next;
     records[r.next].prev = b;
     records[at].next = b;
+    r.visit = 0;
     ++free;
+  }
+  // Among the visited ones, or behind the last of them.
+  void link_visited(BlockId at, BlockId b) {
+    link(at, b);
+    visit(b);
+    if (mark == at) mark = b;
+  }
+  void visit(BlockId b) {
+    records[b].visit = visits;
+    ++visited;
+  }
+  [[nodiscard]] bool is_visited(BlockId b) const {
+    return records[b].next != no_block && records[b].visit == visits;
   }
   void unlink(BlockId b) {
     Record& r = records[b];
+    if (r.visit == visits) {
+      --visited;
+      if (mark == b) mark = r.prev;
+    }
     records[r.prev].next = r.next;
     records[r.next].prev = r.prev;
     r.next = r.prev = no_block;
     --free;
+  }
+  // One reference less for each; false: not all have one, nothing changed.
+  [[nodiscard]] bool drop_references(std::span<const BlockId> ids) {
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      const bool good = known(ids[i]) && (ids[i] == null_block || records[ids[i]].references > 0);
+      if (good) {
+        if (ids[i] != null_block) --records[ids[i]].references;
+        continue;
+      }
+      while (i-- > 0)
+        if (ids[i] != null_block) ++records[ids[i]].references;
+      return false;
+    }
+    return true;
   }
   [[nodiscard]] BlockId front() const { return records[null_block].next; }
   [[nodiscard]] BlockId back() const { return records[null_block].prev; }
@@ -66,7 +103,7 @@ struct BlockPool::Body {
     if (blocks + count > blocks_end || !records.ensure(blocks + count)) return false;
     for (std::uint64_t i = 0; i < count; ++i) {
       const auto b = static_cast<BlockId>(blocks++);
-      link_after(at, b);
+      link_visited(at, b);
       at = b;
     }
     return true;
@@ -137,7 +174,7 @@ Result<BlockPool> BlockPool::make(const BlockPoolOptions& options) {
   const std::uint64_t first = n == 0 ? slab_blocks : n;
   if (!(n == 0 ? body->records.ensure(first) : body->records.size_for(first)))
     return Status{Code::full, fmt::format("no memory for {} block records", first)};
-  body->records[null_block] = {0, null_block, null_block};
+  body->records[null_block] = {0, null_block, null_block, 0};
   body->blocks = 1;
   if (!body->grow(first - 1, null_block))
     return Status{Code::full, fmt::format("no memory for {} blocks", first)};
@@ -158,7 +195,7 @@ Code BlockPool::allocate(std::span<BlockId> out) {
     if (block == no_block) {  // unlimited and out of memory: all or nothing
       while (i-- > 0) {
         b.records[out[i]].references = 0;
-        b.link_after(null_block, out[i]);
+        b.link_visited(null_block, out[i]);
       }
       return Code::full;
     }
@@ -185,30 +222,54 @@ Code BlockPool::touch(std::span<const BlockId> blocks) {
 
 Code BlockPool::free(std::span<const BlockId> blocks) {
   Body& b = *body_;
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
-    const bool good =
-        b.known(blocks[i]) && (blocks[i] == null_block || b.records[blocks[i]].references > 0);
-    if (good) {
-      if (blocks[i] != null_block) --b.records[blocks[i]].references;
-      continue;
-    }
-    while (i-- > 0)
-      if (blocks[i] != null_block) ++b.records[blocks[i]].references;
-    return Code::arg;
-  }
+  if (!b.drop_references(blocks)) return Code::arg;
   BlockId batch = null_block;  // last unkeyed block put at the front
   for (const BlockId block : blocks) {
     const Record& r = b.records[block];
     if (block == null_block || r.references != 0 || r.next != no_block) continue;
     if (b.index.has_keys(block)) {
-      b.link_after(b.back(), block);
+      b.link(b.back(), block);
     } else {
-      b.link_after(batch, block);
+      b.link_visited(batch, block);
       batch = block;
     }
   }
   return Code::ok;
 }
+
+Code BlockPool::free_to_mark(std::span<const BlockId> blocks) {
+  Body& b = *body_;
+  if (!b.drop_references(blocks)) return Code::arg;
+  for (const BlockId block : blocks) {
+    const Record& r = b.records[block];
+    if (block != null_block && r.references == 0 && r.next == no_block) {
+      b.link_visited(b.mark, block);
+    }
+  }
+  return Code::ok;
+}
+
+BlockId BlockPool::visit_next() {
+  Body& b = *body_;
+  const BlockId next = b.records[b.mark].next;
+  if (next == null_block) return no_block;
+  b.visit(next);
+  b.mark = next;
+  return next;
+}
+
+void BlockPool::rewind_visits() {
+  Body& b = *body_;
+  ++b.visits;
+  b.visited = 0;
+  b.mark = null_block;
+}
+
+bool BlockPool::visited(BlockId block) const {
+  return body_->keyable(block) && body_->is_visited(block);
+}
+
+Blocks BlockPool::visited_blocks() const { return {body_->visited}; }
 
 std::uint32_t BlockPool::references(BlockId block) const {
   KVC_CHECK(body_->known(block));
@@ -306,6 +367,7 @@ std::uint64_t BlockPool::evictions() const { return body_->evictions; }
 Status BlockPool::verify() const {
   const Body& b = *body_;
   std::uint64_t queued = 0;
+  BlockId visited = null_block;
   BlockId before = null_block;
   for (BlockId at = b.front(); at != null_block; at = b.records[at].next) {
     if (!b.known(at) || ++queued > b.free)
@@ -317,8 +379,17 @@ Status BlockPool::verify() const {
     if (b.records[at].references != 0)
       return {Code::internal,
               fmt::format("free queue: block {} has {} references", at, b.records[at].references)};
+    if (b.is_visited(at) != (queued <= b.visited))
+      return {Code::internal,
+              fmt::format("free queue: block {}, at place {}, is {}visited, the first {} are", at,
+                          queued, b.is_visited(at) ? "" : "not ", b.visited)};
+    if (b.is_visited(at)) visited = at;
     before = at;
   }
+  if (b.mark != visited)
+    return {Code::internal,
+            fmt::format("free queue: the mark is at block {}, the last visited is {}", b.mark,
+                        visited)};
   if (b.back() != before || queued != b.free)
     return {Code::internal,
             fmt::format("free queue: {} blocks linked, counted {}", queued, b.free)};

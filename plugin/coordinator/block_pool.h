@@ -124,6 +124,20 @@ class BlockPool final : public KeyIndex {
   [[nodiscard]] BlockId first_free() const;
   [[nodiscard]] BlockId next_free(BlockId block) const;
 
+  // A mark in the free queue for whoever looks at blocks before they are evicted: visited
+  // are the blocks from the front up to the mark. A block that leaves the queue is visited no more,
+  // one that comes to its back is not yet, one at its front counts as visited; so no block can slip
+  // past the mark, however it comes and goes (CW-12), and nothing is looked at twice. O(1) each.
+  // The first block that is not visited, which is from now on; no_block: all are.
+  [[nodiscard]] BlockId visit_next();
+  [[nodiscard]] bool visited(BlockId block) const;
+  [[nodiscard]] Blocks visited_blocks() const;
+  // None is visited any more.
+  void rewind_visits();
+  // As free, but blocks that reach 0 go behind the visited ones, keyed or not, and count as
+  // visited: where blocks belong that were only borrowed from the queue.
+  Code free_to_mark(std::span<const BlockId> blocks);
+
   // Moves the oldest events to `out`, returns how many. When the ring was full the oldest were lost
   // and counted.
   std::size_t take_events(std::span<BlockEvent> out);

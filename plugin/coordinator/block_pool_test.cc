@@ -4,6 +4,7 @@
 #include <boost/test/unit_test.hpp>
 #include <deque>
 #include <map>
+#include <set>
 
 #include "plugin/coordinator/test_support.h"
 #include "plugin/core/fault.h"
@@ -261,6 +262,45 @@ BOOST_AUTO_TEST_CASE(an_unlimited_pool_grows_and_never_evicts) {
 }
 
 #if defined(KVC_FAULT_POINTS)
+// T-7, CW-12: the block at the mark is used and comes back at the end of the queue; those that were
+// in front of it, and those that came meanwhile, are met all the same.
+BOOST_AUTO_TEST_CASE(no_block_slips_past_the_mark_when_the_one_at_it_leaves) {
+  BlockPool pool = make_pool(9);
+  const Keys keys(8);
+  const Ids all = take(pool, 8);
+  for (const BlockId b : all)
+    BOOST_REQUIRE((pool.insert_key(b, key_of(keys, b - 1, 16)) == Code::ok));
+  BOOST_REQUIRE((pool.free(Ids{1, 2, 3, 4}) == Code::ok));
+  BOOST_TEST(pool.visited_blocks().n == 0u);
+  BOOST_TEST(pool.visit_next() == 1u);
+  BOOST_TEST(pool.visit_next() == 2u);
+  BOOST_REQUIRE((pool.touch(Ids{2}) == Code::ok));
+  BOOST_REQUIRE((pool.free(Ids{2, 5, 6}) == Code::ok));
+  BOOST_TEST(queue(pool) == (Ids{1, 3, 4, 2, 5, 6}));
+  for (const BlockId b : {3u, 4u, 2u, 5u, 6u}) BOOST_TEST(pool.visit_next() == b);
+  BOOST_TEST(pool.visit_next() == no_block);
+  BOOST_REQUIRE((pool.free(Ids{7}) == Code::ok));
+  BOOST_TEST(!pool.visited(7));
+  BOOST_TEST(pool.visit_next() == 7u);
+  BOOST_TEST(pool.verify().ok());
+}
+
+BOOST_AUTO_TEST_CASE(borrowed_blocks_go_back_behind_the_visited_ones) {
+  BlockPool pool = make_pool(7);
+  const Keys keys(8);
+  for (const BlockId b : take(pool, 6))
+    BOOST_REQUIRE((pool.insert_key(b, key_of(keys, b - 1, 16)) == Code::ok));
+  BOOST_REQUIRE((pool.free(Ids{1, 2, 3, 4, 5}) == Code::ok));
+  for (int i = 0; i < 3; ++i) static_cast<void>(pool.visit_next());
+  BOOST_REQUIRE((pool.touch(Ids{2, 3}) == Code::ok));
+  BOOST_REQUIRE((pool.free_to_mark(Ids{2, 3}) == Code::ok));
+  BOOST_TEST(queue(pool) == (Ids{1, 2, 3, 4, 5}));
+  BOOST_TEST(pool.visit_next() == 4u);
+  BOOST_TEST((pool.free_to_mark(Ids{6, 1}) == Code::arg));
+  BOOST_TEST(pool.references(6) == 1u);
+  BOOST_TEST(pool.verify().ok());
+}
+
 BOOST_AUTO_TEST_CASE(a_failed_allocation_changes_nothing) {
   BlockPool pool = make_pool(4);
   faults().clear();
@@ -287,6 +327,7 @@ struct Twin {
   std::map<BlockId, std::uint32_t> refs;
   std::map<BlockId, std::vector<Key>> keys;
   std::vector<std::pair<Key, BlockId>> inserted;  // order of insertion over the pool
+  std::set<BlockId> seen;                         // queued and visited
 
   void drop(BlockId b) {
     keys[b].clear();
@@ -318,6 +359,26 @@ struct Twin {
         queue.push_back(b);
     }
     queue.insert(queue.begin(), bare.begin(), bare.end());
+    seen.insert(bare.begin(), bare.end());
+  }
+  void leave(BlockId b) {
+    std::erase(queue, b);
+    seen.erase(b);
+  }
+  void free_to_mark(const Ids& ids) {
+    for (const BlockId b : ids) {
+      if (b == null_block || --refs[b] != 0) continue;
+      const auto at = std::find_if(queue.begin(), queue.end(),
+                                   [&](BlockId other) { return !seen.contains(other); });
+      queue.insert(at, b);
+      seen.insert(b);
+    }
+  }
+  BlockId visit_next() {
+    for (const BlockId b : queue) {
+      if (seen.insert(b).second) return b;
+    }
+    return no_block;
   }
 };
 
@@ -331,6 +392,7 @@ struct PoolWorld {
   explicit PoolWorld(std::uint64_t blocks, std::uint64_t s)
       : pool(make_pool(blocks, 0, 4096)), rng(s) {
     for (BlockId b = 1; b < blocks; ++b) twin.queue.push_back(b);
+    twin.seen.insert(twin.queue.begin(), twin.queue.end());
   }
   void allocate() {
     Ids ids(1 + rng.below(4));
@@ -339,7 +401,7 @@ struct PoolWorld {
     if (!fits) return;
     for (const BlockId b : ids) {
       BOOST_REQUIRE(b == twin.queue.front());
-      twin.queue.pop_front();
+      twin.leave(b);
       twin.drop(b);
       twin.refs[b] = 1;
     }
@@ -352,6 +414,11 @@ struct PoolWorld {
     live.erase(live.begin() + static_cast<std::ptrdiff_t>(i));
     if (rng.chance(1, 2)) std::reverse(ids.begin(), ids.end());
     if (rng.chance(1, 4)) ids.push_back(null_block);
+    if (rng.chance(1, 3)) {
+      BOOST_REQUIRE((pool.free_to_mark(ids) == Code::ok));
+      twin.free_to_mark(ids);
+      return;
+    }
     BOOST_REQUIRE((pool.free(ids) == Code::ok));
     twin.free(ids);
   }
@@ -362,7 +429,7 @@ struct PoolWorld {
     BOOST_REQUIRE(b == twin.find(g, unit));
     if (b == no_block) return;
     BOOST_REQUIRE((pool.touch(Ids{b}) == Code::ok));
-    if (twin.refs[b]++ == 0) std::erase(twin.queue, b);
+    if (twin.refs[b]++ == 0) twin.leave(b);
     live.push_back({b});
   }
   void key_block() {
@@ -399,12 +466,24 @@ struct PoolWorld {
     BOOST_TEST_INFO_SCOPE(pool.verify().text);
     BOOST_REQUIRE(pool.verify().ok());
     BOOST_REQUIRE(queue(pool) == Ids(twin.queue.begin(), twin.queue.end()));
+    BOOST_REQUIRE(pool.visited_blocks().n == twin.seen.size());
+    for (BlockId b = 0; b < pool.blocks().n; ++b)
+      BOOST_REQUIRE(pool.visited(b) == twin.seen.contains(b));
     for (GroupId g = 0; g < 2; ++g)
       for (std::uint64_t u = 0; u < 24; ++u)
         BOOST_REQUIRE(pool.find(g, keys.at(u)) == twin.find(g, u));
   }
   void step() {
-    switch (rng.below(6)) {
+    switch (rng.below(8)) {
+      case 6:
+        if (rng.chance(1, 40)) {
+          pool.rewind_visits();
+          twin.seen.clear();
+        }
+        break;
+      case 7:
+        BOOST_REQUIRE(pool.visit_next() == twin.visit_next());
+        break;
       case 0:
         allocate();
         break;
