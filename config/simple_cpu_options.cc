@@ -26,9 +26,7 @@ void read_host(TomlTable table, SimpleCpuOptions& o) {
 
 void read_connector(TomlTable table, SimpleCpuOptions& o) {
   if (table.word("kind", {"simple_cpu"}).value_or(0) != 0) return;
-  if (table.word("mode", {"eager", "lazy"}).value_or(0) == 1) {
-    table.refuse("mode", "lazy stores are not in this version; use mode = \"eager\"");
-  }
+  take(o.mode, table.word("mode", {"eager", "lazy"}));
   take(o.index, table.word("index", {"chained", "flat"}));
   take(o.lease_steps, table.integer("lease_steps", 1, 8));
   take(o.max_leases, table.integer("max_leases", 1, 65'536));
@@ -39,6 +37,11 @@ void read_connector(TomlTable table, SimpleCpuOptions& o) {
   take(o.load_deadline_ms, table.integer("load_deadline_ms", 1, day_ms));
   take(o.store_deadline_ms, table.integer("store_deadline_ms", 1, day_ms));
   take(o.store_decode_blocks, table.boolean("store_decode_blocks"));
+  if (o.mode == StoreMode::lazy && !o.store_decode_blocks) {
+    table.refuse("store_decode_blocks",
+                 "mode = \"lazy\" stores what the engine evicts, whoever filled it; leave it true, "
+                 "or use mode = \"eager\"");
+  }
   take(o.single_flight, table.boolean("single_flight"));
   take(o.event_ring_entries, table.integer("event_ring", 0, std::uint64_t{1} << 28U));
   take(o.plan_bytes_max,
@@ -69,7 +72,7 @@ std::string effective_toml(const SimpleCpuOptions& o) {
   std::ostringstream out;
   out << "[connector]\n"
       << "kind = \"simple_cpu\"\n"
-      << "mode = \"eager\"\n"
+      << "mode = " << toml_quoted(o.mode == StoreMode::lazy ? "lazy" : "eager") << "\n"
       << "index = " << (o.index == IndexKind::chained ? "\"chained\"" : "\"flat\"") << "\n"
       << "lease_steps = " << o.lease_steps << "\n"
       << "max_leases = " << o.max_leases << "\n"

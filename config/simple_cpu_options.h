@@ -8,7 +8,7 @@
 
 namespace kvc::config {
 
-enum class StoreMode { eager };
+enum class StoreMode { eager, lazy };
 enum class IndexKind { chained, flat };
 
 // What is stored, how much of it, and how long anything may take. Validated once by
@@ -24,6 +24,7 @@ struct SimpleCpuOptions {
   std::uint32_t copy_threads = 1;  // 1 .. 64, per rank
 
   // [connector]
+  // eager: a block is stored in the step that fills it; lazy: when the engine is about to evict it
   StoreMode mode = StoreMode::eager;
   IndexKind index = IndexKind::chained;  // flat: also where the layout has a chain (design 3.1)
   std::uint32_t lease_steps = 1;         // 1 .. 8 (design 2.3 Lease)
@@ -44,8 +45,8 @@ struct SimpleCpuOptions {
 
 // Options from TOML text; an empty text gives the defaults above. `file` is the name used in
 // messages. Errors: not TOML, unknown table or key (with the allowed ones and the nearest), wrong
-// type, value out of range, mode = "lazy" (not in this version), a pool below two blocks. Any bytes
-// are safe input.
+// type, value out of range, store_decode_blocks = false in lazy mode (the connector cannot know
+// which request filled a block), a pool below two blocks. Any bytes are safe input.
 Parsed<SimpleCpuOptions> parse_simple_cpu(std::string_view text, std::string_view file);
 
 // All values, defaults included, as TOML that parse_simple_cpu reads back to an equal struct.

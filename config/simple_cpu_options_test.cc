@@ -168,11 +168,19 @@ BOOST_AUTO_TEST_CASE(an_unknown_key_names_the_allowed_ones_and_the_nearest) {
   check_has(bad("[host]\nbytes = 1\nzz = 1\naa = 2"), {"c.toml:3:1:", "\"zz\""});
 }
 
-BOOST_AUTO_TEST_CASE(lazy_mode_is_a_known_word_that_this_version_refuses) {
-  check_has(bad("[connector]\nmode = \"lazy\""),
-            {"c.toml:2:8:", "mode = \"lazy\"", "not in this version", "\"eager\""});
+BOOST_AUTO_TEST_CASE(modes_are_eager_and_lazy) {
+  BOOST_TEST((good("").mode == kvc::config::StoreMode::eager));
+  BOOST_TEST((good("[connector]\nmode = \"eager\"").mode == kvc::config::StoreMode::eager));
+  const auto lazy = good("[connector]\nmode = \"lazy\"");
+  BOOST_TEST((lazy.mode == kvc::config::StoreMode::lazy));
+  BOOST_CHECK(good(effective_toml(lazy)) == lazy);
   check_has(bad("[connector]\nmode = \"greedy\""), {"mode = \"greedy\"", "\"eager\", \"lazy\""});
   check_has(bad("[connector]\nkind = \"offloading\""), {"kind = \"offloading\"", "\"simple_cpu\""});
+}
+
+BOOST_AUTO_TEST_CASE(lazy_mode_cannot_leave_out_the_blocks_of_outputs) {
+  check_has(bad("[connector]\nmode = \"lazy\"\nstore_decode_blocks = false"),
+            {"c.toml:3:23:", "store_decode_blocks = false", "\"lazy\"", "\"eager\""});
 }
 
 BOOST_AUTO_TEST_CASE(a_block_count_from_the_command_line_wins_over_every_size_in_the_text) {
@@ -199,6 +207,11 @@ BOOST_AUTO_TEST_CASE(the_example_files_are_read) {
   SimpleCpuOptions expected;
   expected.host_unlimited = true;
   BOOST_CHECK(good(unlimited.value()) == expected);
+  const auto lazy = kvc::config::read_text_file(folder + "simple_cpu_lazy.toml");
+  if (!lazy.ok()) BOOST_FAIL(lazy.error().text);
+  expected = {};
+  expected.mode = kvc::config::StoreMode::lazy;
+  BOOST_CHECK(good(lazy.value()) == expected);
 }
 
 BOOST_AUTO_TEST_CASE(a_file_that_cannot_be_read_is_named) {

@@ -92,13 +92,14 @@ Result<std::unique_ptr<HostCopyEngine>> make_copies(const config::SimpleCpuOptio
 std::string_view connector_name() { return "simple_cpu"; }
 
 std::uint64_t connector_caps() {
-  return KVC_CAP_STEPPED | KVC_CAP_FINE_HITS | KVC_CAP_STATES | KVC_CAP_EVENTS;
+  return KVC_CAP_STEPPED | KVC_CAP_FINE_HITS | KVC_CAP_STATES | KVC_CAP_EVENTS | KVC_CAP_CANDIDATES;
 }
 
 Result<std::unique_ptr<SchedulerRole>> make_scheduler(const OpenConfig& open, HostAdapter& host) {
   const auto o = parse(open);
   if (!o.ok()) return o.error();
   SimpleCpuSchedulerOptions s;
+  s.lazy = o.value().mode == config::StoreMode::lazy;
   s.lease_steps = o.value().lease_steps;
   s.max_leases = o.value().max_leases;
   s.attach_steps = o.value().attach_steps;

@@ -29,7 +29,7 @@ void CompletionFlow::reject(std::uint32_t rank, std::uint64_t number, JobId job,
 void CompletionFlow::end_offer(CopyRecord& copy, Outcome outcome) {
   if (!copy.offer_open) return;
   copy.offer_open = false;
-  core_.ledger.end(copy.handoff, outcome, core_.requests[copy.request].explain.offers);
+  core_.ledger.end(copy.handoff, outcome, core_.offers_of(copy.request));
   core_.touch_explain(copy.request);
 }
 
@@ -169,7 +169,7 @@ void CompletionFlow::give_verdict(Job& job) {
   core_.touch_explain(job.request_index);
 }
 
-void CompletionFlow::stored_event(const Request& r, SlotId entry) {
+void CompletionFlow::stored_event(RequestIndex index, SlotId entry) {
   if (!core_.events.enabled()) return;
   const SlotKey key = core_.tier.key_of(entry);
   const Tokens block = core_.geometry.block_tokens(key.group);
@@ -178,14 +178,17 @@ void CompletionFlow::stored_event(const Request& r, SlotId entry) {
   event.group = key.group;
   event.begin = round_down(Tokens{key.end.n - 1}, block);
   event.end = key.end;
-  event.request = r.id;
   const std::uint32_t bytes = core_.limits.key_bytes;
   std::memcpy(event.key.data(), key.key, bytes);
-  event.has_parent = event.begin > Tokens{};
-  if (event.has_parent) {
-    const std::byte* parent =
-        block_key(core_.requests.keys(r), event.begin, core_.geometry.hash_unit());
-    std::memcpy(event.parent_key.data(), parent, bytes);
+  if (index != no_request) {  // a candidate's parent is known to nobody
+    const Request& r = core_.requests[index];
+    event.request = r.id;
+    event.has_parent = event.begin > Tokens{};
+    if (event.has_parent) {
+      const std::byte* parent =
+          block_key(core_.requests.keys(r), event.begin, core_.geometry.hash_unit());
+      std::memcpy(event.parent_key.data(), parent, bytes);
+    }
   }
   core_.events.push(event);
 }
@@ -195,24 +198,30 @@ namespace {
 // What the tier hands back for a published entry: its request, and the offer that it ends.
 constexpr std::uint32_t handoff_tag = 1U << 30U;
 constexpr std::uint32_t offer_tag = 1U << 31U;
-constexpr std::uint32_t request_mask = handoff_tag - 1;
+constexpr std::uint32_t request_mask = handoff_tag - 1;  // all of it: no_request
+
+RequestIndex request_of(std::uint32_t tag) {
+  const RequestIndex index = tag & request_mask;
+  return index == request_mask ? no_request : index;
+}
 
 std::uint32_t tag_of(const CopyRecord& copy) {
-  KVC_CHECK(copy.request <= request_mask);
-  return copy.request | (copy.handoff ? handoff_tag : 0) | (copy.offer_open ? offer_tag : 0);
+  KVC_CHECK(copy.request < request_mask || copy.request == no_request);
+  return (copy.request & request_mask) | (copy.handoff ? handoff_tag : 0) |
+         (copy.offer_open ? offer_tag : 0);
 }
 
 }  // namespace
 
 void CompletionFlow::end_tagged(std::uint32_t tag, Outcome outcome) {
   if ((tag & offer_tag) == 0) return;
-  const RequestIndex index = tag & request_mask;
-  core_.ledger.end((tag & handoff_tag) != 0, outcome, core_.requests[index].explain.offers);
+  const RequestIndex index = request_of(tag);
+  core_.ledger.end((tag & handoff_tag) != 0, outcome, core_.offers_of(index));
   core_.touch_explain(index);
 }
 
 void CompletionFlow::published(SlotId entry, std::uint32_t tag) {
-  stored_event(core_.requests[tag & request_mask], entry);
+  stored_event(request_of(tag), entry);
   end_tagged(tag, Outcome::stored);
   ++core_.counters.store_blocks;
   if (publishing_ != entry) leave_landed(tag);
@@ -225,7 +234,8 @@ void CompletionFlow::landed_ended(std::uint32_t tag, bool by_reset) {
 
 // An entry that had landed has left that state.
 void CompletionFlow::leave_landed(std::uint32_t tag) {
-  const RequestIndex index = tag & request_mask;
+  const RequestIndex index = request_of(tag);
+  KVC_CHECK(index != no_request);
   Request& r = core_.requests[index];
   KVC_CHECK(r.landed > 0);
   --r.landed;
@@ -234,7 +244,6 @@ void CompletionFlow::leave_landed(std::uint32_t tag) {
 }
 
 void CompletionFlow::end_store_copy(const Job& job, CopyRecord& copy) {
-  Request& r = core_.requests[copy.request];
   const bool ok = is_ok(job.status);
   if (!ok || core_.tier.doomed(copy.entry)) {
     core_.tier.abandon(copy.entry);
@@ -244,21 +253,22 @@ void CompletionFlow::end_store_copy(const Job& job, CopyRecord& copy) {
     const bool now = core_.tier.publish(copy.entry, tag_of(copy));
     publishing_ = no_slot;
     if (!now) {
-      ++r.landed;
+      ++core_.requests[copy.request].landed;
       core_.landed_offers += copy.offer_open ? 1 : 0;
     }
     copy.offer_open = false;
   }
   if (copy.owned) {
     core_.holds.table_remove(copy.group, copy.block);
-    --r.owned_handoffs;
+    --core_.requests[copy.request].owned_handoffs;
   }
 }
 
 void CompletionFlow::end_copy(CopyRecord& copy) {
-  Request& r = core_.requests[copy.request];
   core_.holds.release(copy.group, copy.block);
   released_.push_back({copy.group, copy.block, copy.position});
+  if (copy.request == no_request) return;
+  Request& r = core_.requests[copy.request];
   KVC_CHECK(r.open_copies > 0);
   --r.open_copies;
   if (!r.live && r.open_copies == 0 && r.landed == 0) drained_.push_back(copy.request);
@@ -290,8 +300,7 @@ void CompletionFlow::end_job(Job& job) {
   out.job.status = status;
   ended_.push_back(out);
   if (job.kind == JobKind::store) ++core_.copies_ended;
-  core_.jobs.remove(
-      job, [&](RequestIndex index) -> OpenParts& { return core_.requests[index].open_parts; });
+  core_.jobs.remove(job, [&](RequestIndex index) -> OpenParts& { return core_.parts_of(index); });
 }
 
 void CompletionFlow::reset_jobs(bool invalidate) {

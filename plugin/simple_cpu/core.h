@@ -38,6 +38,7 @@ struct RoleCounters {
   std::uint64_t requests_begun = 0;
   std::uint64_t requests_refused = 0;
   std::uint64_t preemptions = 0;
+  std::uint64_t candidates_unreachable = 0;  // lazy mode: keys that end inside a block
 };
 
 // Threads:    scheduler role only, but `explain`.
@@ -72,9 +73,30 @@ struct SchedulerCore {
   std::uint64_t quarantined = 0;    // device blocks of jobs past their deadline
   std::uint64_t hold_budget = 0;    // UINT64_MAX: none
   std::vector<RequestIndex> dirty;
+  RunId candidate_run = no_run;  // lazy mode: of what is stored and refreshed now
+  // Of candidates, which belong to no request.
+  OfferCounts nobody;
+  OpenParts parts_of_nobody;
 
-  // The request's explain record changed.
+  // Lazy mode: what is stored or refreshed from here on is newer than everything else.
+  void renew_candidate_run() {
+    if (candidate_run == no_run) return;
+    tier.close_run(candidate_run);
+    candidate_run = tier.open_run();
+    KVC_CHECK(candidate_run != no_run);
+  }
+  // The row of the request's own offers.
+  [[nodiscard]] OfferCounts& offers_of(RequestIndex index) {
+    return index == no_request ? nobody : requests[index].explain.offers;
+  }
+
+  [[nodiscard]] OpenParts& parts_of(RequestIndex index) {
+    return index == no_request ? parts_of_nobody : requests[index].open_parts;
+  }
+
+  // The request's explain record changed; no_request has none.
   void touch_explain(RequestIndex index) {
+    if (index == no_request) return;
     Request& r = requests[index];
     if (r.dirty) return;
     r.dirty = true;

@@ -134,6 +134,7 @@ void HandoffPlanner::offer_set(std::span<Item> set, StoreSelection& selection) {
 }
 
 void HandoffPlanner::offer(std::span<const Handoff> handoffs, StoreSelection& selection) {
+  if (core_.options.lazy) return;
   items_.clear();
   for (const Handoff& h : handoffs) {
     Item item;
@@ -165,7 +166,7 @@ void HandoffPlanner::offer(std::span<const Handoff> handoffs, StoreSelection& se
 void HandoffPlanner::end_all(std::span<const Handoff> handoffs, RequestIndex index,
                              Outcome outcome) {
   const Request& r = core_.requests[index];
-  if (r.no_write || r.stale) return;
+  if (r.no_write || r.stale || core_.options.lazy) return;
   for (std::size_t i = 0; i < handoffs.size(); ++i) {
     core_.ledger.publish_ended(true, outcome, counts_of(index));
   }

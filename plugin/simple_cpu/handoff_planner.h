@@ -10,7 +10,8 @@ namespace kvc {
 
 // Threads:    scheduler role only.
 // Owns:       scratch space, sized at construction; grows if a record has more hand-offs.
-// Invariants: every hand-off of a tracked, writing request is counted and final in the call; the
+// Invariants: every hand-off of a tracked, writing request is counted and final in the call, but
+//             none in lazy mode (R-672: states come as candidates, by their keys); the
 //             states of one (request, boundary) get all their slots or none.
 class HandoffPlanner {
  public:

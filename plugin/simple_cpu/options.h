@@ -5,6 +5,8 @@
 namespace kvc {
 
 struct SimpleCpuSchedulerOptions {
+  // Blocks are stored when the engine is about to evict them, not when they are filled.
+  bool lazy = false;
   std::uint32_t lease_steps = 1;             // 1..8: plans that a lease survives
   std::uint32_t max_leases = 64;             // >= 1
   std::uint64_t attach_steps = UINT64_MAX;   // LATER answers per admission; UINT64_MAX: no limit

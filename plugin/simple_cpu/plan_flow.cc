@@ -45,17 +45,21 @@ Result<std::uint64_t> plan_room_bytes(const Geometry& geometry, const OpenLimits
   const Tokens batch = std::min(limits.max_batch_tokens, Tokens{std::uint64_t{1} << 20U});
   const std::uint64_t running = std::min<std::uint64_t>(limits.max_running, 4096);
   for (const GroupId g : geometry.cacheable()) {
-    copies += blocks_touched(batch, geometry.block_tokens(g)).n + 2 * running;
+    // Lazy mode: twice as many leave the device's queue.
+    copies +=
+        (options.lazy ? 2 : 1) * blocks_touched(batch, geometry.block_tokens(g)).n + 2 * running;
   }
   return plan_bytes(jobs_per_plan + running, copies);
 }
 
 PlanFlow::PlanFlow(SchedulerCore& core, Admissions& admissions, StorePlanner& planner,
-                   HandoffPlanner& handoffs, LookupFlow& lookups, std::uint64_t plan_bytes_max)
+                   HandoffPlanner& handoffs, CandidatePlanner& candidates, LookupFlow& lookups,
+                   std::uint64_t plan_bytes_max)
     : core_(core),
       admissions_(admissions),
       planner_(planner),
       handoffs_(handoffs),
+      candidates_(candidates),
       lookups_(lookups),
       buffer_(plan_bytes_max),
       encoder_(buffer_) {
@@ -174,8 +178,7 @@ std::uint64_t PlanFlow::room_for_new() const {
   return fit == PlanEncoder::no_job ? 0 : fit;
 }
 
-void PlanFlow::encode_new(StoreSelection& selection) {
-  Job* job = selection.job();
+void PlanFlow::encode_new(Job* job) {
   if (job == nullptr) return;
   KVC_CHECK(core_.jobs.waiting(JobKind::store) == job);
   KVC_CHECK(encode(*job));
@@ -203,7 +206,9 @@ Result<PlanResult> PlanFlow::build(const StepRecord& step) {
   StoreSelection selection(core_, room_for_new());
   for (const ScheduledRequest& s : step.scheduled) schedule(s, selection);
   handoffs_.offer(step.handoffs, selection);
-  encode_new(selection);
+  // Either of them stores, by the mode.
+  Job* lazy = candidates_.offer(step.candidates, selection.room());
+  encode_new(lazy != nullptr ? lazy : selection.job());
   core_.requests.forget_notices();
   return PlanResult{step.step, jobs_, encoder_.finish()};
 }

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "plugin/offload/plan_format.h"
+#include "plugin/simple_cpu/candidate_planner.h"
 #include "plugin/simple_cpu/handoff_planner.h"
 #include "plugin/simple_cpu/lookup_flow.h"
 
@@ -20,7 +21,8 @@ Result<std::uint64_t> plan_room_bytes(const Geometry& geometry, const OpenLimits
 class PlanFlow {
  public:
   PlanFlow(SchedulerCore& core, Admissions& admissions, StorePlanner& planner,
-           HandoffPlanner& handoffs, LookupFlow& lookups, std::uint64_t plan_bytes_max);
+           HandoffPlanner& handoffs, CandidatePlanner& candidates, LookupFlow& lookups,
+           std::uint64_t plan_bytes_max);
 
   [[nodiscard]] Result<PlanResult> build(const StepRecord& step);
   // How many copies the store job of one request_end may have: what an empty plan can hold.
@@ -33,13 +35,14 @@ class PlanFlow {
   [[nodiscard]] bool take_confirmed(RequestIndex index, const ScheduledRequest& s);
   void encode_waiting(JobKind kind);
   [[nodiscard]] bool encode(Job& job);
-  void encode_new(StoreSelection& selection);
+  void encode_new(Job* job);
   [[nodiscard]] std::uint64_t room_for_new() const;
 
   SchedulerCore& core_;
   Admissions& admissions_;
   StorePlanner& planner_;
   HandoffPlanner& handoffs_;
+  CandidatePlanner& candidates_;
   LookupFlow& lookups_;
   std::vector<std::uint8_t> buffer_;
   PlanEncoder encoder_;

@@ -42,10 +42,26 @@ Result<std::unique_ptr<SchedulerRole>> make_simple_cpu_scheduler(
     return {Code::arg, fmt::format("lease_steps {}; 1 to 8 are possible", options.lease_steps)};
   }
   if (options.max_leases < 1) return {Code::arg, "max_leases 0; at least 1 is needed"};
+  if (options.lazy) {
+    if (limits.no_device_cache) {
+      return {
+          Code::unsupported,
+          "mode = \"lazy\" stores what the engine's own prefix cache is about to evict, and this "
+          "engine has none (KVC_HOST_NO_DEVICE_CACHE); use mode = \"eager\""};
+    }
+    GeometryOptions coarse = geometry.options();
+    coarse.fine_hits_allowed = false;  // R-116
+    Result<Geometry> made = Geometry::make(std::move(coarse));
+    if (!made.ok()) return made.error();
+    geometry = std::move(made).value();
+  }
   const Result<std::uint64_t> room = plan_room_bytes(geometry, limits, options);
   if (!room.ok()) return room.error();
+  SimpleCpuSchedulerOptions effective = options;
+  // What comes in the order of eviction comes tails first: no chain (design 3.1).
+  effective.chained_index = options.chained_index && !options.lazy;
   return std::unique_ptr<SchedulerRole>(std::make_unique<SimpleCpuScheduler>(
-      std::move(geometry), limits, options, host, room.value()));
+      std::move(geometry), limits, effective, host, room.value()));
 }
 
 SimpleCpuScheduler::SimpleCpuScheduler(Geometry geometry, const OpenLimits& limits,
@@ -57,7 +73,8 @@ SimpleCpuScheduler::SimpleCpuScheduler(Geometry geometry, const OpenLimits& limi
       lookups_(core_, admissions_),
       loads_(core_, admissions_, lookups_),
       handoffs_(core_, handoffs_expected(core_.geometry, limits)),
-      plans_(core_, admissions_, planner_, handoffs_, lookups_, plan_bytes_max),
+      candidates_(core_),
+      plans_(core_, admissions_, planner_, handoffs_, candidates_, lookups_, plan_bytes_max),
       finishes_(core_, admissions_, planner_, handoffs_, loads_, plans_.finish_room()),
       completions_(core_) {
   core_.epoch = random_epoch();
@@ -73,6 +90,12 @@ void SimpleCpuScheduler::note_gates() {
         {"hits", fmt::format("hits are multiples of {} tokens and no request is longer "
                              "than {}: nothing can ever hit (K6-50)",
                              unit.n, core_.limits.max_total_tokens.n)});
+  }
+  if (core_.options.lazy) {
+    gates_.push_back(
+        {"store_when_filled",
+         "mode = \"lazy\": filled blocks, tails and hand-offs are not offered; a block "
+         "is stored when the engine names it as an eviction candidate"});
   }
   for (const Gate& gate : gates_) {
     core_.host.log(LogLevel::warn, fmt::format("{} is off: {}", gate.feature, gate.why));
@@ -99,7 +122,7 @@ void SimpleCpuScheduler::publish() {
 std::uint64_t SimpleCpuScheduler::runs_expected(std::uint64_t pages) const {
   const std::uint64_t live = core_.limits.max_live_requests;
   if (live > reserved_copies_max || pages == UINT64_MAX) return 0;
-  return 2 * live + std::min(pages, reserved_jobs_max);
+  return 2 * live + std::min(pages, reserved_jobs_max) + core_.options.lazy;
 }
 
 // Everything that is sized by the tier: no heap in the calls after it while the bounds hold.
@@ -122,6 +145,7 @@ Result<std::span<const SlotClass>> SimpleCpuScheduler::set_ranks(std::span<const
   const std::uint64_t runs = runs_expected(settled.value().sizes.pages);
   if (Status s = core_.tier.resize(settled.value().sizes, runs); !s.ok()) return s;
   usable_ = std::move(settled.value().usable);
+  if (core_.options.lazy) core_.candidate_run = core_.tier.open_run();
   for (RequestIndex i = 0; i < core_.requests.capacity(); ++i) {
     Request& r = core_.requests[i];
     if (r.live) r.run = core_.tier.open_run();
@@ -299,14 +323,14 @@ void SimpleCpuScheduler::stats(std::span<Stat> out) const {
 std::string SimpleCpuScheduler::explain_all() const {
   const SimpleCpuSchedulerOptions& o = core_.options;
   std::string out = fmt::format(
-      "{{\"connector\":\"simple_cpu\",\"options\":{{\"mode\":\"eager\",\"index\":\"{}\",\"lease_"
+      "{{\"connector\":\"simple_cpu\",\"options\":{{\"mode\":\"{}\",\"index\":\"{}\",\"lease_"
       "steps\":{},"
       "\"max_leases\":{},\"attach_steps\":{},\"held_device_blocks_max\":{},"
       "\"load_deadline_ms\":{},\"store_decode_blocks\":{},\"single_flight\":{},"
       "\"event_ring\":{}}},\"gates\":[",
-      o.chained_index && core_.geometry.chain() ? "chained" : "flat", o.lease_steps, o.max_leases,
-      o.attach_steps, core_.hold_budget, o.load_deadline_ms, o.store_decode_blocks, o.single_flight,
-      o.event_ring_entries);
+      o.lazy ? "lazy" : "eager", o.chained_index && core_.geometry.chain() ? "chained" : "flat",
+      o.lease_steps, o.max_leases, o.attach_steps, core_.hold_budget, o.load_deadline_ms,
+      o.store_decode_blocks, o.single_flight, o.event_ring_entries);
   for (std::size_t i = 0; i < gates_.size(); ++i) {
     out += i == 0 ? "{\"feature\":" : ",{\"feature\":";
     append_json_string(out, gates_[i].feature);

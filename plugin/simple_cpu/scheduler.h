@@ -1,5 +1,5 @@
-// The scheduler role of the simple_cpu connector, eager mode: a host tier beside the engine's own
-// prefix cache (spec R-601..R-696 with the deviations of design section 3).
+// The scheduler role of the simple_cpu connector, eager and lazy mode: a host tier beside the
+// engine's own prefix cache (spec R-601..R-696 with the deviations of design section 3).
 #pragma once
 #include <memory>
 #include <vector>
@@ -13,7 +13,8 @@
 namespace kvc {
 
 // Checks options against the layout and makes the role. Errors: Code::arg with the numbers (a plan
-// that cannot hold one load, lease_steps or max_leases out of range, a key length outside 8..32).
+// that cannot hold one load, lease_steps or max_leases out of range, a key length outside 8..32);
+// Code::unsupported: lazy mode without a device cache, which would never name a candidate.
 // `host` must outlive the role. Gates that switch a feature off for this layout are logged once.
 Result<std::unique_ptr<SchedulerRole>> make_simple_cpu_scheduler(
     Geometry geometry, const OpenLimits& limits, const SimpleCpuSchedulerOptions& options,
@@ -74,6 +75,7 @@ class SimpleCpuScheduler final : public SchedulerRole {
   LookupFlow lookups_;
   LoadFlow loads_;
   HandoffPlanner handoffs_;
+  CandidatePlanner candidates_;
   PlanFlow plans_;
   FinishFlow finishes_;
   CompletionFlow completions_;

@@ -71,6 +71,7 @@ RoleNumbers numbers_of(const SchedulerCore& core) {
       index.bytes,
       index.writer_pins,
       0,
+      c.candidates_unreachable,
   };
   return n;
 }

@@ -5,6 +5,7 @@
 namespace kvc {
 
 StorePlanner::StorePlanner(SchedulerCore& core) : core_(core) {
+  if (core.options.lazy) return;  // nothing is stored by position
   const Geometry& geometry = core.geometry;
   const auto stable = [&](GroupId g) { return geometry.group(g).position_stable; };
   if (geometry.chain() && stable(*geometry.chain())) order_.push_back(*geometry.chain());

@@ -15,7 +15,8 @@ enum class Settle : std::uint8_t {
 };
 
 // Threads:    scheduler role only.
-// Owns:       the order of groups. Invariants: positions of a group are offered ascending; every
+// Owns:       the order of groups; empty in lazy mode, where nothing is offered here. Invariants:
+// positions of a group are offered ascending; every
 //             offer is counted once per admission and has one outcome.
 class StorePlanner {
  public:

@@ -177,6 +177,9 @@ class World {
   // Names the id in the next record without new tokens.
   void schedule(std::uint64_t id, std::uint64_t confirmed, bool resumed = false);
   void hand_off(std::uint64_t id, std::uint32_t group, std::int64_t block, std::uint64_t boundary);
+  // The block stands in the next record as eviction candidate, under the request's key of `end`
+  // tokens.
+  void name_candidate(const Request& r, std::uint32_t group, std::int64_t block, std::uint64_t end);
   // The id stands in the next record as preempted; its blocks are dropped.
   void preempt(std::uint64_t id);
 
@@ -281,6 +284,8 @@ class World {
   std::vector<Scheduled> scheduled;
   std::vector<std::uint64_t> preempted;
   std::vector<kvc_handoff> handoffs;
+  std::vector<kvc_candidate> candidates;
+  std::deque<std::vector<std::uint8_t>> candidate_keys;
   // Off for tests that look at a poisoned handle.
   bool check_counts = true;
   // Off for long runs: the slow check of the connector's whole structure after every call.

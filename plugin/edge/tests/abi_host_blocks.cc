@@ -172,6 +172,13 @@ void World::hand_off(std::uint64_t id, std::uint32_t group, std::int64_t block,
   handoffs.push_back({sizeof(kvc_handoff), group, id, block, boundary});
 }
 
+void World::name_candidate(const Request& r, std::uint32_t group, std::int64_t block,
+                           std::uint64_t end) {
+  const std::vector<std::uint8_t> keys = keys_of(r, end / setup_.h);
+  candidate_keys.emplace_back(keys.end() - setup_.key_bytes, keys.end());
+  candidates.push_back({sizeof(kvc_candidate), group, block, candidate_keys.back().data(), end});
+}
+
 void World::preempt(std::uint64_t id) {
   preempted.push_back(id);
   drop_blocks(id);

@@ -217,6 +217,7 @@ kvc_status World::try_plan(Planned& out, std::optional<std::uint64_t> number) {
   step.preempted = preempted.data();
   step.n_preempted = preempted.size();
   step.handoffs = kvc_list_of(handoffs.data(), handoffs.size(), sizeof(kvc_handoff));
+  step.candidates = kvc_list_of(candidates.data(), candidates.size(), sizeof(kvc_candidate));
   kvc_plan plan{};
   plan.struct_size = sizeof plan;
   const kvc_status s = api().build_store_jobs(sched_, &step, &plan);
@@ -227,6 +228,8 @@ kvc_status World::try_plan(Planned& out, std::optional<std::uint64_t> number) {
   scheduled.clear();
   preempted.clear();
   handoffs.clear();
+  candidates.clear();
+  candidate_keys.clear();
   ++next_step;
   return s;
 }

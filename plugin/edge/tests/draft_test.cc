@@ -162,7 +162,7 @@ BOOST_AUTO_TEST_CASE(wrong_toml_is_refused_with_key_and_what_is_allowed) {
       {"[host]\nblokcs = 9\n", "blokcs"},
       {"[host]\nblocks = \"many\"\n", "blocks"},
       {"[connector]\nlease_steps = 99\n", "lease_steps"},
-      {"[connector]\nmode = \"lazy\"\n", "mode"},
+      {"[connector]\nmode = \"greedy\"\n", "mode"},
       {"[connector\n", "config_toml"},
       {std::string("\xFF\xFE\x00", 3), "config_toml"},
   };

@@ -18,6 +18,7 @@ struct WorldOptions {
   bool failures = true;
   bool resets = true;
   std::uint64_t longest_prompt = 150;
+  bool lazy = false;  // blocks keep their keys when they are free, and are named as candidates
 };
 
 // Threads: one. Owns: the engine's side. Invariants: a block with references or holds is never
@@ -27,7 +28,7 @@ class ByteWorld {
   ByteWorld(WorldOptions options, std::uint64_t seed)
       : options_(std::move(options)),
         random_(seed),
-        geometry_(geometry_of(options_.layout)),
+        geometry_(geometry_of(options_.layout, !options_.lazy)),
         rig_(options_.layout, options_.slots, role_options(), limits()) {
     blocks_.resize(options_.device_blocks);
   }
@@ -57,6 +58,7 @@ class ByteWorld {
 
   // Everything ends; nothing may be left.
   void settle() {
+    settling_ = true;
     while (!requests_.empty()) end(requests_.begin()->second);
     for (int i = 0;
          i < 64 && (rig_.role->pending().load_jobs + rig_.role->pending().store_jobs) > 0; ++i) {
@@ -69,6 +71,7 @@ class ByteWorld {
       BOOST_TEST(blocks_[b].holds == 0u);
     }
     BOOST_TEST(rig_.host.faults() == 0u);
+    if (options_.lazy) BOOST_TEST(rig_.handoffs().published == 0u);
   }
 
   // Puts something between the world and the role.
@@ -84,6 +87,9 @@ class ByteWorld {
     std::uint32_t references = 0;
     std::uint32_t holds = 0;
     std::vector<std::uint64_t> bytes;
+    // Lazy: the prefix whose key the engine's cache has for the block; end 0: none.
+    GroupId group = 0;
+    TokenIds prefix;
   };
   struct Req {
     RequestId id = 0;
@@ -106,6 +112,7 @@ class ByteWorld {
     o.single_flight = random_.chance(1, 2);
     o.attach_steps = 3;
     o.event_ring_entries = 64;
+    o.lazy = options_.lazy;
     return o;
   }
   OpenLimits limits() const {
@@ -140,6 +147,7 @@ class ByteWorld {
     if (free.empty()) return null_block;
     const BlockId b = free[random_.below(free.size())];
     at(b).references = 1;
+    at(b).prefix.clear();
     at(b).bytes.assign(is_state(g) ? 1 : width(g), 0);
     return b;
   }
@@ -186,6 +194,34 @@ class ByteWorld {
       }
     }
     return true;
+  }
+
+  // The blocks that the request's first `computed` tokens fill get their keys.
+  void key_blocks(const Req& r) {
+    if (!options_.lazy) return;
+    const TokenIds& all = rig_.tokens[r.id];
+    for (const GroupId g : geometry_.cacheable()) {
+      const Table& t = r.tables[g];
+      for (std::uint64_t p = 0; p < t.size() && (p + 1) * width(g) <= r.computed; ++p) {
+        const std::uint64_t end = is_state(g) ? r.computed : (p + 1) * width(g);
+        if (t[p] == null_block || (is_state(g) && end != (p + 1) * width(g))) continue;
+        at(t[p]).group = g;
+        at(t[p]).prefix.assign(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(end));
+      }
+    }
+  }
+  // Some of the free blocks with keys stand in the next record, in any order, some twice.
+  void name_candidates() {
+    if (!options_.lazy || settling_) return;
+    const std::uint64_t first = random_.below(blocks_.size());
+    for (std::uint64_t i = 0; i < blocks_.size(); ++i) {
+      const std::uint64_t b = (first + i) % blocks_.size();
+      const Block& block = blocks_[b];
+      if (block.references != 0 || block.holds != 0 || block.prefix.empty()) continue;
+      for (std::uint64_t n = random_.below(3); n > 0; --n) {
+        rig_.name(block.group, static_cast<BlockId>(b), block.prefix, block.prefix.size());
+      }
+    }
   }
 
   // ---------------------------------------------------------------------------------- requests
@@ -286,6 +322,7 @@ class ByteWorld {
       }
     }
     r.computed = end;
+    key_blocks(r);
     return true;
   }
   bool write_state(Req& r, GroupId g, std::uint64_t end, std::vector<Handoff>& handoffs) {
@@ -301,6 +338,7 @@ class ByteWorld {
       t[position] = b;
     }
     at(t[position]).bytes[0] = digest(r, g, end - 1);
+    at(t[position]).prefix.clear();
     if (end % options_.layout.h == 0) {
       handoffs.push_back({g, r.id, t[position], Tokens{end}});
       r.handed.insert(static_cast<std::uint64_t>(t[position]));
@@ -348,6 +386,7 @@ class ByteWorld {
   }
   void plan(const std::vector<Sched>& scheduled, const std::vector<RequestId>& preempted,
             const std::vector<Handoff>& handoffs) {
+    name_candidates();
     for (const PlanCopyOf& job : rig_.step(scheduled, preempted, handoffs)) {
       hold(job.job, job.held);
       if (job.kind == JobKind::load) {
@@ -453,6 +492,7 @@ class ByteWorld {
     BOOST_TEST(!job.copies.empty());
     r.phase = Phase::running;
     r.computed = r.load_end;
+    key_blocks(r);
     for_each_needed(geometry_, Tokens{}, Tokens{r.load_end}, [&](GroupId g, std::uint64_t p) {
       const std::vector<std::uint64_t>& bytes = at(r.tables[g][p]).bytes;
       if (is_state(g)) {
@@ -483,6 +523,7 @@ class ByteWorld {
   std::set<JobId> overdue_;
   std::set<RequestId> noticed_;
   RequestId last_id_ = 0;
+  bool settling_ = false;
   std::uint64_t loads_checked_ = 0;
 };
 

@@ -159,13 +159,14 @@ class WatchedRole final : public SchedulerRole {
   std::unique_ptr<SchedulerRole> role_;
 };
 
-void run(const Layout& layout, std::uint64_t seed) {
+void run(const Layout& layout, std::uint64_t seed, bool lazy = false) {
   WorldOptions o;
   o.layout = layout;
   o.slots = 24;
   o.device_blocks = 96;
   o.ranks = 2;
   o.failures = false;
+  o.lazy = lazy;
   ByteWorld world(o, seed);
   world.wrap_role([](std::unique_ptr<SchedulerRole> role) -> std::unique_ptr<SchedulerRole> {
     return std::make_unique<WatchedRole>(std::move(role));
@@ -224,6 +225,7 @@ BOOST_AUTO_TEST_CASE(calls_of_a_step_allocate_nothing_and_take_no_lock) {
     run({{full(16)}, 16, 16, 1}, seed);
     run({{full(16), sliding(16, 48)}, 16, 16, 1}, seed);
     run({{full(64), state(64)}, 16, 64, 1}, seed);
+    run({{full(16), sliding(16, 48)}, 16, 16, 1}, seed, true);
   }
   BOOST_TEST(allocations == 0u);
   BOOST_TEST(locks == 0u);

@@ -75,6 +75,32 @@ BOOST_AUTO_TEST_CASE(states_and_fine_tails) {
   BOOST_TEST(enough_loads(run(o, 250)));
 }
 
+BOOST_AUTO_TEST_CASE(lazy_full_attention) {
+  WorldOptions o;
+  o.layout = {{full(16)}, 16, 16, 1};
+  o.lazy = true;
+  BOOST_TEST(enough_loads(run(o, 250)));
+}
+
+BOOST_AUTO_TEST_CASE(lazy_windows_on_two_ranks) {
+  WorldOptions o;
+  o.layout = {{full(16), sliding(16, 48)}, 16, 16, 1};
+  o.slots = 32;
+  o.device_blocks = 96;
+  o.ranks = 2;
+  o.lazy = true;
+  BOOST_TEST(enough_loads(run(o, 250)));
+}
+
+BOOST_AUTO_TEST_CASE(lazy_states) {
+  WorldOptions o;
+  o.layout = {{full(16), state(32)}, 16, 32, 1};
+  o.slots = 32;
+  o.device_blocks = 96;
+  o.lazy = true;
+  BOOST_TEST(enough_loads(run(o, 250)));
+}
+
 BOOST_AUTO_TEST_CASE(three_states_and_two_attention_groups) {
   WorldOptions o;
   o.layout = {{full(32), full(64), state(64), state(64), state(64)}, 16, 64, 1};

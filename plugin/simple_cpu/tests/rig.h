@@ -1,8 +1,11 @@
 // A small engine for tests of the scheduler role: it makes keys, calls the role as an engine does,
 // reads plans and writes reports as ranks do. It moves no bytes; byte_world.h does.
 #pragma once
+#include <algorithm>
+#include <array>
 #include <boost/test/unit_test.hpp>
 #include <cstdint>
+#include <deque>
 #include <initializer_list>
 #include <map>
 #include <memory>
@@ -59,7 +62,7 @@ class TestHost final : public HostServices {
   [[nodiscard]] bool can_query_blocks() const override { return queries; }
   bool has_key(std::uint32_t group, BlockId block, const std::uint8_t* key, Tokens& end) override {
     const auto it = keyed.find({group, std::string(key, key + key_bytes)});
-    end = Tokens{};
+    end = Tokens{said_end};
     return it != keyed.end() && it->second == block;
   }
   bool block_of(std::uint32_t group, const std::uint8_t* key, BlockId& block) override {
@@ -77,6 +80,7 @@ class TestHost final : public HostServices {
   std::vector<std::pair<LogLevel, std::string>> lines;
   std::uint64_t now = 1;
   bool queries = false;
+  std::uint64_t said_end = 0;  // of keys; 0: has_key does not say
   std::map<std::pair<std::uint32_t, std::string>, BlockId> keyed;
 };
 
@@ -101,12 +105,13 @@ inline GroupSpec state_all(std::uint64_t block) {
   return group_spec(GroupKind::state, Tokens{block}, {}, true);
 }
 
-inline Geometry geometry_of(const Layout& layout) {
+inline Geometry geometry_of(const Layout& layout, bool fine_hits = true) {
   GeometryOptions options;
   options.groups = layout.groups;
   options.hash_unit = Tokens{layout.h};
   options.scheduler_block = Tokens{layout.s};
   options.context_parallel = layout.cp;
+  options.fine_hits_allowed = fine_hits;
   Result<Geometry> made = Geometry::make(std::move(options));
   if (!made.ok()) throw std::runtime_error(made.error().text);
   return std::move(made).value();
@@ -261,7 +266,9 @@ class Rig {
     record.scheduled = elements;
     record.preempted = preempted;
     record.handoffs = handoffs;
+    record.candidates = candidates;
     const Result<PlanResult> plan = role->build_store_jobs(record);
+    candidates.clear();
     BOOST_REQUIRE_EQUAL(error_of(plan), "");
     std::vector<PlanCopyOf> jobs = read_plan(plan.value());
     check();
@@ -298,6 +305,16 @@ class Rig {
     copy.rejected.assign(out.value().rejected.begin(), out.value().rejected.end());
     check();
     return copy;
+  }
+
+  // The next record names the block under the key of the first `end` tokens; rounded down to a hash
+  // unit for the key, told as it is.
+  void name(GroupId group, BlockId block, const TokenIds& all, std::uint64_t end) {
+    const std::vector<std::uint8_t> keys = keys_of(all, layout.h);
+    const std::uint64_t unit = std::max<std::uint64_t>(end / layout.h, 1);
+    named_keys.push_back({});
+    std::copy_n(keys.data() + (unit - 1) * key_bytes, key_bytes, named_keys.back().data());
+    candidates.push_back({group, block, named_keys.back().data(), Tokens{end}});
   }
 
   // Every rank reports the job.
@@ -402,6 +419,8 @@ class Rig {
   std::map<JobId, PlanCopyOf> open;  // planned and not ended
   std::map<JobId, JobKind> kinds;
   std::vector<HeldBlock> last_held;
+  std::vector<Candidate> candidates;  // of the next record
+  std::deque<std::array<std::uint8_t, key_bytes>> named_keys;
   bool checks = true;  // false: large pools, where verify() after every call is too slow
   std::uint64_t steps = 0;
   std::uint64_t reports = 0;
