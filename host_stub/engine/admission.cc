@@ -155,6 +155,7 @@ bool Engine::Body::allocate(Request& request, const AdmissionPlan& plan, Step& s
   const std::uint64_t reserved = blocks_reserved(request, have + plan.chunk);
   if (device->pool().free_blocks().n < wanted + free_hits + reserved) return false;
   KVC_CHECK(device->pool().touch(touched) == Code::ok);
+  device->candidates().used(touched);
   new_blocks.resize(wanted);
   if (!device->allocate(new_blocks)) {
     KVC_CHECK(device->pool().free(touched) == Code::ok);
@@ -283,6 +284,7 @@ Admission Engine::Body::admit(const RequestPtr& request, Step& step, std::uint64
     return Admission::stop;
   }
   r.record_whole = true;
+  if (plan.local == 0) r.stale = false;
   r.computed = plan.local + plan.external;
   if (!tell_allocation(request, plan)) {
     free_tables(r);

@@ -19,6 +19,7 @@ Result<std::unique_ptr<DevicePool>> DevicePool::make(
 bool DevicePool::allocate(std::span<BlockId> out) {
   if (out.empty()) return true;
   if (pool_.allocate(out) != Code::ok) return false;
+  candidates_.allocated(out);
   if (!pool_.unlimited()) return true;
   for (const auto& memory : memory_) {
     if (!memory->ensure(pool_.blocks())) {
@@ -32,6 +33,7 @@ bool DevicePool::allocate(std::span<BlockId> out) {
 bool DevicePool::hold(kvc_job job, std::span<const BlockId> blocks, std::uint64_t step) {
   if (blocks.empty()) return true;
   if (pool_.touch(blocks) != Code::ok) return false;
+  candidates_.taken(blocks);
   Hold& hold = holds_[job];
   hold.step = step;
   std::vector<BlockId>& list = hold.blocks;
@@ -74,7 +76,9 @@ std::uint64_t DevicePool::release(kvc_job job, std::span<const BlockId> order) {
   for (auto i = list.rbegin(); i != list.rend(); ++i) {
     if (*i != null_block) drop(*i);
   }
+  const std::span<const BlockId> back = candidates_.released(dropped_);
   KVC_CHECK(pool_.free(dropped_) == Code::ok);
+  KVC_CHECK(pool_.free_to_mark(back) == Code::ok);
   return foreign;
 }
 

@@ -8,6 +8,7 @@
 
 #include <kvc/kvc.h>
 
+#include "host_stub/engine/candidates.h"
 #include "host_stub/engine/connector_link.h"
 #include "host_stub/engine/options.h"
 #include "host_stub/engine/rank_memory.h"
@@ -28,6 +29,7 @@ class DevicePool final : public BlockQuery {
 
   [[nodiscard]] BlockPool& pool() { return pool_; }
   [[nodiscard]] const BlockPool& pool() const { return pool_; }
+  [[nodiscard]] Candidates& candidates() { return candidates_; }
 
   // Blocks for `out`; false: not enough free ones, or no memory; nothing changed.
   bool allocate(std::span<BlockId> out);
@@ -39,6 +41,7 @@ class DevicePool final : public BlockQuery {
   // Appends the jobs that hold the block and stand in a plan before `step`.
   void jobs_on(BlockId block, std::uint64_t step, std::vector<kvc_job>& jobs) const;
   // Ends the holds of the job, first in the order of `order`, then what is left, newest first.
+  // Blocks that were taken as candidates go back to their place in the free queue.
   // Returns how many blocks `order` named that the job did not hold.
   std::uint64_t release(kvc_job job, std::span<const BlockId> order);
   // All jobs are over: the connector was closed.
@@ -70,6 +73,7 @@ class DevicePool final : public BlockQuery {
   std::unordered_map<BlockId, std::uint32_t> held_;  // holds per block
   std::uint64_t hold_references_ = 0;
   std::vector<BlockId> dropped_;
+  Candidates candidates_{pool_};
 };
 
 }  // namespace kvc::host

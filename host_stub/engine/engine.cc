@@ -199,6 +199,10 @@ Status Engine::Body::init(std::optional<LoadedConnector> connector) {
       *connector, {geometry, options, ranks, options.device_blocks, memory, *device});
   if (!opened.ok()) return opened.error();
   link = std::move(opened).value();
+  if (options.device_cache && connector->can(KVC_CAP_CANDIDATES)) {
+    device->candidates().enable(candidate_window(
+        geometry, {options.token_budget, options.max_running, options.max_total_tokens}));
+  }
   return {};
 }
 
@@ -437,9 +441,7 @@ bool Engine::preempt(RequestId id) {
 
 bool Engine::empty_device_cache() { return body_->device->pool().reset(); }
 
-kvc_status Engine::reset_connector(std::uint64_t flags) {
-  return body_->link ? body_->link->reset(flags) : KVC_OK;
-}
+kvc_status Engine::reset_connector(std::uint64_t flags) { return body_->reset_connector(flags); }
 
 void Engine::on_finished(std::function<void(const FinishedRequest&)> callback) {
   body_->finished_callback = std::move(callback);

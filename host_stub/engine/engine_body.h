@@ -100,6 +100,8 @@ struct Engine::Body {
   void register_keys(Request& request, std::uint64_t tokens);
   void offer_boundaries(Request& request, GroupId group);
   void free_tables(Request& request);
+  // The request gives up its block at the position; its engine's cache may keep it.
+  void give_up(const Request& request, GroupId group, std::uint64_t position, BlockId block);
   void hand_off(const Request& request, GroupId group, BlockId block, std::uint64_t boundary);
 
   // forward.cc
@@ -124,6 +126,9 @@ struct Engine::Body {
   void verify_load(const Request& request);
   void exchange(Step& step);
   void fill_record(const Step& step);
+  [[nodiscard]] std::uint64_t hold_limit() const;
+  [[nodiscard]] std::uint64_t refusals() const;
+  kvc_status reset_connector(std::uint64_t flags);
   bool take_holds(kvc_job job, const kvc_list& held, std::uint64_t* blocks, std::uint64_t step = 0);
   void tell_end(Request& request, std::int32_t reason);
   void tell_new_keys(Request& request, std::uint64_t first);

@@ -82,6 +82,35 @@ bool Engine::Body::take_holds(kvc_job job, const kvc_list& held, std::uint64_t* 
   return device->hold(job, list, step);
 }
 
+// The default of the connector's budget of held blocks (design 2.3, Holds).
+std::uint64_t Engine::Body::hold_limit() const {
+  std::uint64_t limit = 0;
+  for (const GroupId g : geometry.cacheable()) {
+    limit += ceil_div(options.token_budget, geometry.block_tokens(g).n);
+  }
+  return std::max(limit, options.device_blocks / 10);
+}
+
+// Offers that the connector refused for want of room so far.
+std::uint64_t Engine::Body::refusals() const {
+  const kvc_offer_counts c = link->boundary_stats().all_offers;
+  return c.dropped_pool_full + c.dropped_leased + c.dropped_hold_budget + c.dropped_plan_full;
+}
+
+// What an engine that names candidates does on a reset: blocks that the connector forgot are named
+// again, and none that was written with old weights is named at all.
+kvc_status Engine::Body::reset_connector(std::uint64_t flags) {
+  if (!link) return KVC_OK;
+  const kvc_status status = link->reset(flags);
+  if (status < 0) return status;
+  const bool invalidate = (flags & KVC_RESET_INVALIDATE) != 0;
+  device->candidates().forget(invalidate);
+  if (invalidate) {
+    for (const auto& [id, request] : live) request->stale = true;
+  }
+  return status;
+}
+
 void Engine::Body::exchange(Step& step) {
   if (!link_alive()) return;
   fill_record(step);
@@ -95,6 +124,16 @@ void Engine::Body::exchange(Step& step) {
     return request == nullptr || !request->tracked;
   });
   in.handoffs = kvc_list_of(handoffs.data(), handoffs.size(), sizeof(kvc_handoff));
+  Candidates& candidates = device->candidates();
+  std::span<const kvc_candidate> named;
+  if (candidates.enabled()) {
+    const kvc_pending pending = link->pending();
+    const std::uint64_t limit = hold_limit() + pending.quarantined_blocks;
+    named = candidates.collect(pending.quarantined_blocks,
+                               limit - std::min(limit, pending.held_blocks));
+  }
+  in.candidates = kvc_list_of(named.data(), named.size(), sizeof(kvc_candidate));
+  const std::uint64_t refused = named.empty() ? 0 : refusals();
   kvc_plan plan{};
   if (!link->build(in, &plan)) return;
   step.number = link->step_number();
@@ -102,6 +141,7 @@ void Engine::Body::exchange(Step& step) {
     const auto job = list_element<kvc_plan_job>(plan.jobs, i);
     if (!take_holds(job.job, job.held, nullptr, step.number)) return;
   }
+  if (!named.empty()) candidates.settle(refusals() > refused);
   link->submit(plan);
 }
 
@@ -256,15 +296,20 @@ void Engine::Body::pump() {
 
 // The forward of this engine takes microseconds, its copies do not: without this the connector's
 // budget of held blocks (design 2.3, Holds) would decide what is stored, by the speed of the
-// machine. The limit is that budget's default, so that a step starts below it.
+// machine. The limit is that budget's default, so that a step starts below it. Candidates that are
+// being stored are missing in the free queue, and what a step takes instead of them is lost: their
+// copies end before the next step, or with several steps in flight half of them.
 void Engine::Body::keep_pace(StepResult& result) {
   if (options.stepped || options.device_blocks == 0 || !link_alive()) return;
-  std::uint64_t limit = 0;
-  for (const GroupId g : geometry.cacheable()) {
-    limit += ceil_div(options.token_budget, geometry.block_tokens(g).n);
-  }
-  limit = std::max(limit, options.device_blocks / 10);
-  while (link_alive() && link->pending().held_blocks >= limit) {
+  const std::uint64_t limit = hold_limit();
+  const std::uint64_t borrowed_max =
+      options.steps_in_flight == 1 ? 0 : device->candidates().window() / 2;
+  const auto too_many = [&] {
+    const kvc_pending pending = link->pending();
+    return pending.held_blocks >= limit ||
+           device->candidates().held() > borrowed_max + pending.quarantined_blocks;
+  };
+  while (link_alive() && too_many()) {
     // Stores wait for their forward, which may be still in flight.
     while (!in_flight.empty()) run_oldest(result);
     const std::uint64_t ended = result.ended_jobs;

@@ -68,6 +68,7 @@ void Engine::Body::release_passed(Request& request) {
         continue;
       }
       freed.push_back(table.blocks[p]);
+      give_up(request, g, p, table.blocks[p]);
       table.set(p, null_block);
     }
     table.live_from = std::max(table.live_from, passed);
@@ -138,6 +139,7 @@ void Engine::Body::move_producer_tail(Request& request, GroupId group, BlockId t
   step.copy_references.push_back(to);
   if (options.device_cache) {
     KVC_CHECK(device->pool().move_keys(from, to) == Code::ok);
+    give_up(request, group, boundary / geometry.block_tokens(group).n, to);
     states_of_step.push_back(to);
   }
   hand_off(request, group, to, boundary);
@@ -194,12 +196,23 @@ void Engine::Body::offer_boundaries(Request& request, GroupId group) {
   }
 }
 
+void Engine::Body::give_up(const Request& request, GroupId group, std::uint64_t position,
+                           BlockId block) {
+  const RequestSpec& spec = request.spec;
+  const bool may_store = (spec.flags & KVC_REQUEST_NO_WRITE) == 0 && !request.stale &&
+                         (position + 1) * geometry.block_tokens(group).n <= spec.store_limit_tokens;
+  device->candidates().given_up(block, may_store);
+}
+
 // deepest position first, so that tails are evicted before heads.
 void Engine::Body::free_tables(Request& request) {
-  for (GroupTable& table : request.tables) {
+  for (GroupId g = 0; g < request.tables.size(); ++g) {
+    GroupTable& table = request.tables[g];
     freed.clear();
     for (std::size_t p = table.blocks.size(); p-- > 0;) {
-      if (table.blocks[p] != null_block) freed.push_back(table.blocks[p]);
+      if (table.blocks[p] == null_block) continue;
+      freed.push_back(table.blocks[p]);
+      give_up(request, g, p, table.blocks[p]);
     }
     KVC_CHECK(device->pool().free(freed) == Code::ok);
     table.clear();

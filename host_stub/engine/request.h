@@ -80,6 +80,8 @@ struct Request {
   bool just_loaded = false;        // scheduled for the first time after its load
   bool verified = false;           // prefill of this admission was compared
   bool must_preempt = false;       // a simulation asked for it
+  bool stale =
+      false;  // KVC_RESET_INVALIDATE: nothing of it is stored before it starts from token 0
   LoadState load;
 
   // Accounting (PassCounters).

@@ -89,6 +89,19 @@ BOOST_DATA_TEST_CASE_F(WithConnector, no_example_model_is_warned_of,
   BOOST_TEST(out.err.empty(), out.err);
 }
 
+BOOST_DATA_TEST_CASE_F(WithConnector, lazy_mode_gives_the_same_outputs_from_what_the_device_evicts,
+                       boost::unit_test::data::make(models), name) {
+  const std::string config = "[connector]\nmode = \"lazy\"\n";
+  const json run = run_right(arguments(name, config), {"--max-running", "2"});
+  BOOST_TEST(run["passes"][0]["stored_bytes"] > 0);
+  BOOST_TEST(run["boundary_stats"]["handoffs"]["published"] == 0);
+  BOOST_TEST(run["boundary_stats"]["all_offers"]["dropped_bad_offer"] == 0);
+  const json eager = run_right(arguments(name, ""), {"--passes", "cold"});
+  BOOST_TEST(run["passes"][0]["output_digest"] == eager["passes"][0]["output_digest"]);
+  boost::filesystem::remove(folder / "report.json");
+  check_refused(arguments(name, config), {"--device-cache", "off"}, {"lazy", "prefix cache"});
+}
+
 BOOST_AUTO_TEST_CASE(host_blocks_on_the_command_line_win_over_the_file) {
   const json small = run_right(arguments("llama", "[host]\nunlimited = true\n"),
                                {"--host-blocks", "8", "--device-cache", "off"});
