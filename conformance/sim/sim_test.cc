@@ -37,7 +37,7 @@ constexpr Floor floors[] = {
     {"offers stored", 3000},
     {"offers skipped_already_cached", 500},
     {"offers skipped_in_flight", 10},
-    {"offers skipped_not_hashed", 20},
+    {"offers skipped_not_hashed", 15},
     {"offers dropped_pool_full", 500},
     {"offers dropped_no_parent", 200},
     {"offers dropped_copy_failed", 200},
@@ -62,6 +62,10 @@ constexpr Floor floors[] = {
     {"device caches emptied", 10},
     {"connectors given up", 2},
     {"worlds closed as they were", 1},
+    {"lazy worlds", 8},
+    {"tokens hit in the connector, lazy", 60},
+    {"candidates stored", 300},
+    {"candidates skipped_already_cached", 100},
 };
 
 void print(const Tally& all) {

@@ -318,6 +318,11 @@ class Run {
     const kvc_boundary_stats b = engine_->boundary_stats();
     sum_offers("offers", b.all_offers);
     sum_offers("hand-offs", b.handoffs);
+    if (!world_.lazy) return;
+    tally().add("lazy worlds", 1);
+    sum_offers("candidates", b.all_offers);
+    tally().add("tokens hit in the connector, lazy", c.external_hit_tokens);
+    if (b.handoffs.published != 0) fail("a hand-off was offered in lazy mode");
   }
 
   void sum_offers(const std::string& row, const kvc_offer_counts& c) {

@@ -19,6 +19,7 @@ World small_world() {
   w.seed = 3;
   w.trouble = {};
   w.layout = "sweep";
+  w.lazy = false;
   kvc::host::EngineOptions& o = w.options;
   auto& m = o.model;
   m.groups.clear();

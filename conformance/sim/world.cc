@@ -357,7 +357,17 @@ class Drawer {
     } else {
       toml += fmt::format("[host]\nblocks = {}\n", pool);
     }
+    // Drawn last, so that the same seed without it is the same world.
+    world_.lazy = world_.options.device_cache && draw_.chance(1, 4);
+    if (world_.lazy) lazy(toml);
     world_.options.connector_toml = toml;
+  }
+
+  static void lazy(std::string& toml) {
+    const std::string no = "store_decode_blocks = false\n";
+    const std::size_t at = toml.find(no);
+    if (at != std::string::npos) toml.erase(at, no.size());
+    toml.insert(std::string("[connector]\n").size(), "mode = \"lazy\"\n");
   }
 
   // A plan that has room for one load of the longest request, and for little beside it

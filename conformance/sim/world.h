@@ -50,6 +50,7 @@ struct Trouble {
 struct World {
   std::uint64_t seed = 0;
   std::string layout;           // for messages
+  bool lazy = false;            // the connector's mode
   host::EngineOptions options;  // without hooks
   std::vector<RequestPlan> requests;
   Trouble trouble;
