@@ -6,10 +6,8 @@
 namespace {
 
 using kvc::config::effective_toml;
-using kvc::config::GroupKind;
 using kvc::config::ModelConfig;
 using kvc::config::parse_model;
-using kvc::config::StateMode;
 
 ModelConfig good(std::string_view text) {
   const auto parsed = parse_model(text, "m.toml");

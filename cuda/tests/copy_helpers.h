@@ -29,7 +29,7 @@ inline std::unique_ptr<HostCopyEngine> make_stepped(CopyFault* fault = nullptr) 
 inline std::vector<std::byte> pattern(std::size_t bytes, unsigned seed) {
   std::vector<std::byte> out(bytes);
   for (std::size_t i = 0; i < bytes; ++i)
-    out[i] = static_cast<std::byte>((i * 131 + seed * 29 + 7) & 0xff);
+    out[i] = static_cast<std::byte>((i * 131 + std::size_t{seed} * 29 + 7) & 0xff);
   return out;
 }
 
@@ -45,6 +45,7 @@ struct Plan {
 
 inline Status submit(CopyEngine& engine, const std::vector<Plan>& plans, Fence fence = {}) {
   std::vector<CopyOperation> ops;
+  ops.reserve(plans.size());
   for (const Plan& p : plans) ops.push_back(p.operation());
   return engine.submit({fence, ops});
 }
@@ -58,6 +59,7 @@ inline std::vector<CopyCompletion> poll_all(CopyEngine& engine) {
 
 inline std::vector<std::uint64_t> ids(const std::vector<CopyCompletion>& completions) {
   std::vector<std::uint64_t> out;
+  out.reserve(completions.size());
   for (const CopyCompletion& c : completions) out.push_back(c.id);
   return out;
 }

@@ -12,6 +12,7 @@ using copy_test::pattern;
 using copy_test::poll_all;
 using copy_test::submit;
 using Bytes64 = std::vector<std::byte>;
+constexpr std::size_t unit = 64;
 
 // A backend with the fault that K1 is about: it drops fences or predecessors and copies at once.
 class BlindEngine final : public CopyEngine {
@@ -47,9 +48,9 @@ Fence at_step(const std::uint64_t& counter, std::uint64_t step) {
 // computes it.
 Bytes64 store_in_the_step_that_computes(CopyEngine& engine) {
   std::uint64_t device_step = 0;
-  Bytes64 device = pattern(64 * 8, 90);  // old pattern Z
+  Bytes64 device = pattern(8 * unit, 90);  // old pattern Z
   Bytes64 tier(64);
-  if (!submit(engine, {{1, CopyDirection::store, {{tier.data(), &device[5 * 64], 64}}, {}}},
+  if (!submit(engine, {{1, CopyDirection::store, {{tier.data(), &device[5 * unit], 64}}, {}}},
               at_step(device_step, 1))
            .ok()) {
     return {};
@@ -60,7 +61,7 @@ Bytes64 store_in_the_step_that_computes(CopyEngine& engine) {
         (engine.wait(std::vector<std::uint64_t>{99}, std::chrono::nanoseconds{0}) == Code::ok));
   }
   const Bytes64 computed = pattern(64, 65);
-  std::memcpy(&device[5 * 64], computed.data(), 64);
+  std::memcpy(&device[5 * unit], computed.data(), 64);
   __atomic_store_n(&device_step, 1, __ATOMIC_RELEASE);
   engine.pump(8);
   BOOST_TEST(poll_all(engine).size() == 1u);
@@ -71,19 +72,19 @@ Bytes64 store_in_the_step_that_computes(CopyEngine& engine) {
 // that.
 Bytes64 load_into_a_block_zeroed_in_the_same_step(CopyEngine& engine) {
   std::uint64_t device_step = 3;
-  Bytes64 device(64 * 10, std::byte{0xee});
+  Bytes64 device(10 * unit, std::byte{0xee});
   const Bytes64 tier = pattern(64, 2);
-  if (!submit(engine, {{1, CopyDirection::load, {{&device[9 * 64], tier.data(), 64}}, {}}},
+  if (!submit(engine, {{1, CopyDirection::load, {{&device[9 * unit], tier.data(), 64}}, {}}},
               at_step(device_step, 4))
            .ok()) {
     return {};
   }
   engine.pump(8);
-  std::memset(&device[9 * 64], 0, 64);
+  std::memset(&device[9 * unit], 0, 64);
   __atomic_store_n(&device_step, 4, __ATOMIC_RELEASE);
   engine.pump(8);
   BOOST_TEST(poll_all(engine).size() == 1u);
-  return {device.begin() + 9 * 64, device.end()};
+  return {&device[9 * unit], device.data() + device.size()};
 }
 
 // A slot is stored and loaded again in one plan: the load is allowed to overtake stores, but not
