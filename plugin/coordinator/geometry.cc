@@ -399,7 +399,7 @@ Result<Blocks> tier_blocks(Bytes capacity, Blocks device_blocks, Bytes device_by
     return refuse(fmt::format("{} device blocks in {} bytes, both must be above 0", device_blocks.n,
                               device_bytes.n));
   // capacity x blocks may need more than 64 bits; the quotient of a sane answer does not.
-  __extension__ typedef unsigned __int128 Wide;
+  __extension__ using Wide = unsigned __int128;
   const Wide wide = static_cast<Wide>(capacity.n) * device_blocks.n / device_bytes.n;
   const std::uint64_t per_block = ceil_div(device_bytes.n, device_blocks.n);
   if (wide >= sizes_end)

@@ -114,6 +114,7 @@ void for_each_slot(const Geometry& geometry, const KeyIndex& index, const KeyVie
   const auto stride = static_cast<std::ptrdiff_t>(block.n / h.n * keys.key_bytes);
   const std::uint64_t end = hit.first_position + hit.whole;
   const std::uint64_t known = hit.whole > 0 && hit.deepest != no_slot ? 1 : 0;
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): written before it is read, hot
   std::array<SlotId, find_path_keys> found;
   for (std::uint64_t p = hit.first_position; p < end - known;) {
     const std::size_t n = std::min<std::uint64_t>(find_path_keys, end - known - p);

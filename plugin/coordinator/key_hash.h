@@ -8,7 +8,7 @@
 
 namespace kvc::key_hash {
 
-__extension__ typedef unsigned __int128 Wide;
+__extension__ using Wide = unsigned __int128;
 
 inline std::uint64_t load64(const std::byte* p) {
   std::uint64_t v;

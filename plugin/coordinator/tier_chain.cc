@@ -5,7 +5,6 @@ namespace kvc {
 
 using tier::link_unit;
 using tier::Place;
-using tier::Record;
 
 // Landed entries stand first, so that publishing a parent finds them without a search. A published
 // parent has none.

@@ -10,8 +10,10 @@ void Records::find_staged(GroupId group, std::size_t n, const KeyOf& key_of,
   constexpr bool in_one_line = known != 0 && 64 % known == 0;
   constexpr std::size_t lag = 12;  // keys between two stages: about the misses a core keeps open
   constexpr std::size_t ring = 64;
+  // NOLINTBEGIN(cppcoreguidelines-pro-type-member-init): written before it is read, hot
   std::array<std::uint32_t, ring> tags;
   std::array<std::uint64_t, ring> places;
+  // NOLINTEND(cppcoreguidelines-pro-type-member-init)
   const auto hash = [&](std::size_t i) {
     const std::uint32_t tag = tag_of(group, key_of(i), key_bytes);
     tags[i % ring] = tag;

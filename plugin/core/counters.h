@@ -45,6 +45,7 @@ class Snapshot {
   }
 
   [[nodiscard]] T read() const {
+    // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): the loop writes all of it
     std::array<std::uint64_t, words> raw;
     for (;;) {
       const std::uint64_t before = sequence_.load(std::memory_order_acquire);
