@@ -26,6 +26,7 @@ std::uint64_t slots_needed() {
     IndexRunOptions options;
     const IndexRun run = run_index(whole_trace(), options);
     fmt::print("{}: the whole trace needs {} slots\n", model, run.slots_used);
+    std::fflush(stdout);
     return run.slots_used;
   }();
   return slots;

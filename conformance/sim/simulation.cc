@@ -223,11 +223,22 @@ class Run {
       kept_.clear();
       if (!may_give_up_) fail("the engine gave the connector up: " + engine_->connector_failure());
     }
+    see_index();
     if (engine_->step_number() % 16 == 0) {
       const Status s = engine_->verify();
       if (!s.ok()) fail("the engine: " + s.text);
     }
     return idle;
+  }
+
+  // What only the chained index has.
+  void see_index() {
+    for (const host::StatValue& s : engine_->stats()) {
+      if (s.name != "index_unsupported_entries_now" && s.name != "writer_pins_now") continue;
+      if (s.value == 0) continue;
+      tally().add("steps with " + s.name, 1);
+      if (world_.flat_index) fail(fmt::format("a flat index has {} of {}", s.value, s.name));
+    }
   }
 
   void submit() {
@@ -294,6 +305,7 @@ class Run {
   // ---- the end
   void close() {
     tally().add("worlds", 1);
+    if (world_.flat_index) tally().add("worlds with a flat index", 1);
     if (gave_up_) tally().add("connectors given up", 1);
     outcome_.gave_up = gave_up_;
     sum_up();
@@ -318,6 +330,7 @@ class Run {
     const kvc_boundary_stats b = engine_->boundary_stats();
     sum_offers("offers", b.all_offers);
     sum_offers("hand-offs", b.handoffs);
+    sum_chained(b.all_offers);
     if (!world_.lazy) return;
     tally().add("lazy worlds", 1);
     sum_offers("candidates", b.all_offers);
@@ -342,6 +355,26 @@ class Run {
     tally().add(row + " dropped_hold_budget", c.dropped_hold_budget);
     tally().add(row + " dropped_reset", c.dropped_reset);
     tally().add(row + " dropped_plan_full", c.dropped_plan_full);
+  }
+
+  void sum_chained(const kvc_offer_counts& c) {
+    const auto& groups = world_.options.model.groups;
+    const bool chain = std::any_of(groups.begin(), groups.end(), [](const config::GroupConfig& g) {
+      return g.kind == config::GroupKind::full && g.cacheable;
+    });
+    if (world_.flat_index || !chain) {
+      // A flat index knows no parent: nothing fails or waits for one.
+      if (c.dropped_parent_failed != 0) fail("a parent failed in a flat index");
+      return;
+    }
+    tally().add("chained worlds", 1);
+    tally().add("chained: offers dropped_parent_failed", c.dropped_parent_failed);
+    tally().add("chained: offers dropped_no_parent", c.dropped_no_parent);
+    for (const host::StatValue& s : engine_->stats()) {
+      if (s.name == "index_bad_entries" || s.name == "index_rewritten_entries") {
+        tally().add("chained: " + s.name, s.value);
+      }
+    }
   }
 
   // Quiescence: nothing is open, nothing is taken, nothing is owed.

@@ -421,6 +421,11 @@ World draw_world(std::uint64_t seed) {
   World world;
   world.seed = seed;
   Drawer(world).run();
+  // From a source of its own, so that the rest of the world does not depend on it.
+  world.flat_index = Prng(seed ^ 0x1DE7U).chance(1, 4);
+  world.options.connector_toml.insert(
+      std::string_view("[connector]\n").size(),
+      fmt::format("index = \"{}\"\n", world.flat_index ? "flat" : "chained"));
   return world;
 }
 

@@ -54,6 +54,7 @@ struct World {
   host::EngineOptions options;  // without hooks
   std::vector<RequestPlan> requests;
   Trouble trouble;
+  bool flat_index = false;        // the connector's index
   std::uint64_t step_ns_max = 1;  // the clock moves by up to so much a step
   std::uint64_t burst = 1;        // requests that arrive together at most
 };

@@ -139,6 +139,7 @@ SlotId HostTier::reserve(GroupId group, const std::byte* key, const KeyView& pat
 
 bool HostTier::publish(SlotId entry, std::uint32_t tag) {
   KVC_CHECK(!doomed(entry));
+  counters_.rewritten_entries += index_->rewriting(entry) ? 1U : 0U;
   return index_->publish(entry, tag, *this);
 }
 

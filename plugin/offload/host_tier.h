@@ -31,7 +31,8 @@ enum class Refusal : std::uint8_t { none, pool_full, leased, no_parent };
 
 struct TierCounters {
   std::uint64_t evictions = 0;
-  std::uint64_t bad_entries = 0;  // source failures that made an entry bad (design 3.1 d)
+  std::uint64_t bad_entries = 0;        // source failures that made an entry bad (design 3.1 d)
+  std::uint64_t rewritten_entries = 0;  // of them whose next offer was written again in place
   std::uint64_t refusals = 0;
 };
 

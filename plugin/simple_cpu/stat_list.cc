@@ -63,6 +63,7 @@ RoleNumbers numbers_of(const SchedulerCore& core) {
       core.events.size(),
       core.step,
       core.tier.counters().bad_entries,
+      core.tier.counters().rewritten_entries,
       0,
       0,
       0,

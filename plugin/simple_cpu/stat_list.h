@@ -52,6 +52,7 @@ inline constexpr std::array<std::string_view, 49> stat_names{
     "events_waiting_now",
     "steps",
     "index_bad_entries",
+    "index_rewritten_entries",
     "index_aliases_refused",
     "index_bisections",
     "index_linear_walks",
