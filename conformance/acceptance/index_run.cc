@@ -178,6 +178,7 @@ IndexRun run_index(const host::RunInputs& inputs, const IndexRunOptions& options
   if (!engine.connector_alive()) throw std::runtime_error(engine.connector_failure());
   IndexRun out;
   out.counters = counters.value();
+  out.explained = engine.explain(0);
   out.slots_used = stat(engine, "host_slots_used_now");
   out.events_lost = stat(engine, "events_lost");
   out.leaks = engine.leaks();

@@ -13,6 +13,7 @@ namespace kvc::acceptance {
 
 struct IndexRun {
   host::PassCounters counters;
+  std::string explained;         // the connector's own words, with the kind of its index
   std::uint64_t slots_used = 0;  // in the end
   std::uint64_t events_lost = 0;
   host::Leaks leaks;

@@ -68,6 +68,7 @@ IndexRun measured(const char* index, std::uint64_t slots) {
   fmt::print("           in the end {:.2f} %: {}\n", percent(end.unreachable_sum(), slots),
              per_group(end));
   std::fflush(stdout);
+  BOOST_TEST(run.explained.find(fmt::format("\"index\":\"{}\"", index)) != std::string::npos);
   BOOST_TEST(run.counters.requests == whole_trace().trace.size());
   BOOST_TEST(run.counters.mismatched_blocks == 0U);
   BOOST_TEST(run.counters.failed_loads == 0U);
