@@ -15,6 +15,7 @@ void Engine::Body::device_lookup(const Request& request) {
                            reads ? request.keys.view() : KeyView{nullptr, engine_key_bytes, 0},
                            Tokens{0}, Tokens{request.known - 1}, hit);
   KVC_CHECK(code == Code::ok);
+  device->pool().count(hit.cost);
 }
 
 // Block copies run before the step's forward: the block of attention that a hit ends in is

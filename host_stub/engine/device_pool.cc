@@ -7,10 +7,12 @@
 namespace kvc::host {
 
 Result<std::unique_ptr<DevicePool>> DevicePool::make(
-    Blocks blocks, std::span<const std::unique_ptr<RankMemory>> memory) {
+    const Geometry& geometry, Blocks blocks, std::span<const std::unique_ptr<RankMemory>> memory) {
   BlockPoolOptions options;
   options.blocks = blocks;
   options.key_bytes = engine_key_bytes;
+  if (const auto chain = geometry.chain())
+    options.chain = ChainSpec{*chain, geometry.block_tokens(*chain)};
   Result<BlockPool> pool = BlockPool::make(options);
   if (!pool.ok()) return pool.error();
   return std::unique_ptr<DevicePool>(new DevicePool(std::move(pool).value(), memory));
@@ -112,8 +114,10 @@ DeviceUse DevicePool::use() const {
   DeviceUse use;
   use.total = pool_.blocks().n - 1;
   use.used = pool_.used_blocks().n - 1;
-  const IndexCounters counters = pool_.index().counters();
+  const IndexCounters counters = pool_.counters();
   use.cached = std::min(counters.entries - counters.aliases, use.total - use.used);
+  use.bisections = counters.bisections;
+  use.linear_walks = counters.linear_walks;
   return use;
 }
 

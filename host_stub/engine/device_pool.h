@@ -23,9 +23,9 @@ namespace kvc::host {
 //             when its last reference goes.
 class DevicePool final : public BlockQuery {
  public:
-  // As BlockPool::make; blocks 0 grows.
+  // As BlockPool::make, with the chain of the layout; blocks 0 grows.
   static Result<std::unique_ptr<DevicePool>> make(
-      Blocks blocks, std::span<const std::unique_ptr<RankMemory>> memory);
+      const Geometry& geometry, Blocks blocks, std::span<const std::unique_ptr<RankMemory>> memory);
 
   [[nodiscard]] BlockPool& pool() { return pool_; }
   [[nodiscard]] const BlockPool& pool() const { return pool_; }

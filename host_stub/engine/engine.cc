@@ -178,7 +178,7 @@ Status Engine::Body::init(std::optional<LoadedConnector> connector) {
     if (!rank.ok()) return rank.error();
     memory.push_back(std::move(rank).value());
   }
-  auto pool = DevicePool::make({options.device_blocks}, memory);
+  auto pool = DevicePool::make(geometry, {options.device_blocks}, memory);
   if (!pool.ok()) return pool.error();
   device = std::move(pool).value();
   ModelShape shape;

@@ -231,6 +231,24 @@ BOOST_AUTO_TEST_CASE(a_hit_inside_a_block_is_not_copied_before_the_block_is_writ
   }
 }
 
+BOOST_AUTO_TEST_CASE(lookups_of_the_device_cache_bisect_the_attention) {
+  const Rows rows = mixed_rows();
+  for (const NamedModel& m : all_models()) {
+    BOOST_TEST_CONTEXT(m.name) {
+      bool attention = false;
+      for (const auto& g : m.model.groups) attention = attention || g.kind == GroupKind::full;
+      EngineOptions o = options_for(m.model, rows);
+      o.device_blocks = Engine::blocks_needed(o).value() * 2;
+      auto engine = engine_for(o);
+      run(*engine, rows);
+      run(*engine, rows);
+      const DeviceUse use = engine->device_use();
+      BOOST_TEST((use.bisections > 0) == attention);
+      BOOST_TEST(use.linear_walks * 4 <= use.bisections);
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_salt_separates_equal_prompts) {
   EngineOptions o;
   o.model = full_model();

@@ -143,6 +143,10 @@ struct DeviceUse {
   std::uint64_t total = 0;   // grows in an unlimited pool
   std::uint64_t used = 0;    // referenced by a request or a job
   std::uint64_t cached = 0;  // not referenced, but a prefix hit would find them
+  // Searches of attention in lookups of the device cache so far: where no block was missing before
+  // a cached one, and where one was.
+  std::uint64_t bisections = 0;
+  std::uint64_t linear_walks = 0;
 };
 
 struct StatValue {

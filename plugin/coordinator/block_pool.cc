@@ -41,6 +41,7 @@ struct BlockPool::Body {
   std::size_t ring_first = 0;
   std::size_t ring_count = 0;
   std::uint64_t events_lost = 0;
+  LookupCost cost;
 
   Body(const BlockPoolOptions& o, FlatIndex i)
       : options(o), index(std::move(i)), ring(o.events_max) {}
@@ -148,7 +149,10 @@ struct BlockPool::Body {
   }
   Code insert(BlockId b, const BlockKey& key) {
     if (KVC_FAULT("block_pool.insert_key")) return Code::full;
-    const Code c = index.insert(key.group, key.key, b, key.end);
+    // Of a tail the parent is another one: it is not of the chain.
+    const bool link =
+        options.chain && key.group == options.chain->group && key.span == options.chain->block;
+    const Code c = index.insert(key.group, key.key, b, key.end, link ? key.parent : nullptr);
     if (c == Code::ok) emit(BlockEventKind::stored, b, key);
     return c;
   }
@@ -168,7 +172,8 @@ Result<BlockPool> BlockPool::make(const BlockPoolOptions& options) {
                     "unlimited",
                     n)};
   const std::uint64_t aliases = options.aliases != 0 ? options.aliases : n / 4 + 64;
-  Result<FlatIndex> index = FlatIndex::make({options.key_bytes, n, n == 0 ? 0 : aliases, true});
+  Result<FlatIndex> index =
+      FlatIndex::make({options.key_bytes, n, n == 0 ? 0 : aliases, true, options.chain});
   if (!index.ok()) return index.error();
   auto body = std::make_unique<Body>(options, std::move(index).value());
   const std::uint64_t first = n == 0 ? slab_blocks : n;
@@ -282,6 +287,22 @@ SlotId BlockPool::find(GroupId group, const std::byte* key) const {
 
 void BlockPool::find_batch(GroupId group, const KeyRun& keys, std::span<SlotId> out) const {
   body_->index.find_batch(group, keys, out);
+}
+
+bool BlockPool::prefix_closed(GroupId group) const { return body_->index.prefix_closed(group); }
+
+void BlockPool::count(const LookupCost& cost) {
+  body_->cost.probes += cost.probes;
+  body_->cost.bisections += cost.bisections;
+  body_->cost.linear_walks += cost.linear_walks;
+}
+
+IndexCounters BlockPool::counters() const {
+  IndexCounters c = body_->index.counters();
+  c.probes = body_->cost.probes;
+  c.bisections = body_->cost.bisections;
+  c.linear_walks = body_->cost.linear_walks;
+  return c;
 }
 
 Code BlockPool::insert_key(BlockId block, const BlockKey& key) {

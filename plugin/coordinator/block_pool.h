@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -27,6 +28,9 @@ struct BlockPoolOptions {
   std::uint64_t aliases =
       0;  // bounded pools: room for further keys (FlatIndexOptions); 0: a quarter of blocks
   std::size_t events_max = 0;  // ring of undrained events; 0: no events
+  // The chain group of the layout (Geometry::chain): lookups of it may bisect while no key of it is
+  // there without the one before. Its keys come with their parents.
+  std::optional<ChainSpec> chain = std::nullopt;
 };
 
 // A key with the prefix it names.
@@ -36,7 +40,7 @@ struct BlockKey {
   Tokens end;   // prefix tokens it covers, > 0
   Tokens span;  // tokens of the block under this key: B_g, or h for a partial tail (events)
   const std::byte* parent =
-      nullptr;  // key of the prefix of end - span tokens; nullptr: none (events)
+      nullptr;  // key of the prefix of end - span tokens; nullptr: none (events, chain)
 };
 
 enum class BlockEventKind : std::uint8_t { stored, removed, cleared };
@@ -93,6 +97,10 @@ class BlockPool final : public KeyIndex {
 
   [[nodiscard]] SlotId find(GroupId group, const std::byte* key) const override;
   void find_batch(GroupId group, const KeyRun& keys, std::span<SlotId> out) const override;
+  [[nodiscard]] bool prefix_closed(GroupId group) const override;
+  // A lookup in this pool cost so much: it is added to counters().
+  void count(const LookupCost& cost);
+  [[nodiscard]] IndexCounters counters() const;
 
   // more (no-op) if the block has the key; primary if it has none, else secondary. full: no
   // room for an alias.
@@ -115,7 +123,7 @@ class BlockPool final : public KeyIndex {
   // Requires has_keys(block).
   [[nodiscard]] SlotKey primary(BlockId block) const;
   [[nodiscard]] bool holds(BlockId block, GroupId group, const std::byte* key) const;
-  // The index, for every key of a block (for_each_key) and its counters.
+  // The index, for every key of a block (for_each_key).
   [[nodiscard]] const FlatIndex& index() const;
   // not null, one reference, no key.
   [[nodiscard]] bool writable(BlockId block) const;

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <new>
 
+#include "plugin/coordinator/chain_book.h"
 #include "plugin/coordinator/key_hash.h"
 #include "plugin/coordinator/slabs.h"
 
@@ -45,6 +46,7 @@ struct FlatIndex::Body {
   std::uint64_t words = 0;        // table places taken: distinct keys
   std::uint64_t keyed_slots = 0;  // slots with a key
   std::uint64_t refused = 0;
+  std::unique_ptr<ChainBook> book;  // null: no chain
 
   explicit Body(const FlatIndexOptions& o)
       : options(o), entries((sizeof(Entry) + o.key_bytes + 3) / 4 * 4) {}
@@ -125,6 +127,7 @@ struct FlatIndex::Body {
     if (free_entry == no_entry && !entries.ensure(std::uint64_t{entries_used} + 1))
       return Code::full;
     if ((words + 1) * 3 > places * 2 && !make_table(places * 2)) return Code::full;
+    if (book != nullptr && !book->make_room(entries.capacity())) return Code::full;
     return Code::ok;
   }
   [[nodiscard]] std::uint32_t take_entry() {
@@ -141,13 +144,15 @@ struct FlatIndex::Body {
     free_entry = e;
   }
 
-  void link_key(std::uint32_t tag, std::uint32_t e) {
+  void link_key(std::uint32_t tag, std::uint32_t e, const std::byte* parent) {
     Entry& made = entry(e);
     const std::uint64_t p = place(tag, made.group, key(e));
     if (table[p] == 0) {
       made.prev_same = e;
       table[p] = word_of(tag, e);
       ++words;
+      if (book != nullptr && book->takes(made.group, made.end))
+        book->added(e, key(e), made.end, parent, first_entry(made.group, parent));
       return;
     }
     Entry& first = entry(entry_at(table[p]));
@@ -162,13 +167,24 @@ struct FlatIndex::Body {
     KVC_CHECK(table[p] != 0);
     const std::uint32_t first = entry_at(table[p]);
     if (first == e) {
-      if (gone.next_same == no_entry) return remove_word(p);
+      const bool booked = book != nullptr && book->node_of(e) != ChainBook::none;
+      if (gone.next_same == no_entry) {
+        if (booked) book->removed(e, key(e), gone.end);
+        return remove_word(p);
+      }
+      if (booked) book->moved(e, gone.next_same);
       entry(gone.next_same).prev_same = gone.prev_same;
       table[p] = word_of(tag, gone.next_same);
       return;
     }
     entry(gone.prev_same).next_same = gone.next_same;
     entry(gone.next_same == no_entry ? first : gone.next_same).prev_same = gone.prev_same;
+  }
+  // The entry that holds the key first; no_entry if there is none or `k` is null.
+  [[nodiscard]] std::uint32_t first_entry(GroupId group, const std::byte* k) const {
+    if (k == nullptr) return no_entry;
+    const std::uint64_t p = place(tag_of(group, k, options.key_bytes), group, k);
+    return table[p] == 0 ? no_entry : entry_at(table[p]);
   }
   void link_slot(SlotId slot, std::uint32_t e) {
     std::uint32_t last = first_of(slot);
@@ -186,6 +202,7 @@ struct FlatIndex::Body {
   }
   [[nodiscard]] Status verify_slots(std::uint64_t& seen) const;
   [[nodiscard]] Status verify_table() const;
+  [[nodiscard]] Status verify_chain() const;
 };
 
 FlatIndex::FlatIndex(std::unique_ptr<Body> body) : body_(std::move(body)) {}
@@ -208,6 +225,11 @@ Result<FlatIndex> FlatIndex::make(const FlatIndexOptions& options) {
   if (!body->make_table(places) || !body->entries.size_for(entries) ||
       !body->slot_first.size_for(options.slots))
     return Status{Code::full, fmt::format("no memory for an index of {} keys", entries)};
+  if (options.chain) {
+    Result<ChainBook> book = ChainBook::make(options.key_bytes, *options.chain, entries);
+    if (!book.ok()) return book.error();
+    body->book = std::make_unique<ChainBook>(std::move(book).value());
+  }
   return FlatIndex(std::move(body));
 }
 
@@ -268,8 +290,15 @@ std::uint64_t FlatIndex::holders(GroupId group, const std::byte* key) const {
   return n;
 }
 
-Code FlatIndex::insert(GroupId group, const std::byte* key, SlotId slot, Tokens end) {
+bool FlatIndex::prefix_closed(GroupId group) const {
+  const ChainBook* book = body_->book.get();
+  return book != nullptr && group == book->group() && book->closed();
+}
+
+Code FlatIndex::insert(GroupId group, const std::byte* key, SlotId slot, Tokens end,
+                       const std::byte* parent) {
   Body& b = *body_;
+  KVC_CHECK(parent == nullptr || !equal(parent, key, b.options.key_bytes));
   KVC_CHECK(slot != no_slot && (!b.bounded() || slot < b.options.slots));
   KVC_CHECK(group < groups_max && end.n <= UINT32_MAX);
   if (b.find_on_slot(slot, group, key) != no_entry) return Code::more;
@@ -282,7 +311,7 @@ Code FlatIndex::insert(GroupId group, const std::byte* key, SlotId slot, Tokens 
   const std::uint32_t e = b.take_entry();
   b.entry(e) = Entry{slot, static_cast<std::uint32_t>(end.n), no_entry, no_entry, no_entry, group};
   std::memcpy(b.key(e), key, b.options.key_bytes);
-  b.link_key(tag, e);
+  b.link_key(tag, e, parent);
   b.link_slot(slot, e);
   return Code::ok;
 }
@@ -345,6 +374,7 @@ void FlatIndex::clear() {
     b.table[p] = 0;
     --b.words;
   }
+  if (b.book != nullptr) b.book->clear(b.entries_used);
   b.entries_used = 0;
   b.free_entry = no_entry;
   b.count = 0;
@@ -384,6 +414,10 @@ IndexCounters FlatIndex::counters() const {
   c.aliases_refused = b.refused;
   c.bytes = b.places * sizeof(std::uint64_t) + b.entries.capacity() * b.entries.stride() +
             b.slot_first.capacity() * sizeof(std::uint32_t);
+  if (b.book != nullptr) {
+    c.bytes += b.book->bytes();
+    c.chain_holes = b.book->holes() + b.book->orphans();
+  }
   return c;
 }
 
@@ -440,12 +474,73 @@ Status FlatIndex::Body::verify_table() const {
   return {};
 }
 
+// The book against a recount from the entries.
+Status FlatIndex::Body::verify_chain() const {
+  constexpr std::uint64_t absent = UINT64_MAX;
+  std::vector<std::uint64_t> end_of(book->nodes_end(), absent);
+  std::vector<std::uint32_t> children(book->nodes_end(), 0);
+  std::uint64_t present = 0;
+  std::uint64_t orphans = 0;
+  const auto for_each_head = [&](auto visit) {
+    for (std::uint64_t p = 0; p < places; ++p)
+      if (table[p] != 0) visit(entry_at(table[p]));
+  };
+  Status bad;
+  for_each_head([&](std::uint32_t head) {
+    const std::uint32_t node = book->node_of(head);
+    if (node != ChainBook::none && end_of[node] == absent) {
+      end_of[node] = entry(head).end;
+      ++present;
+    } else if (node != ChainBook::none || book->takes(entry(head).group, entry(head).end)) {
+      bad = {Code::internal, fmt::format("entry {}: node {} of the chain", head, node)};
+    }
+    for (std::uint32_t e = entry(head).next_same; e != no_entry; e = entry(e).next_same)
+      if (book->node_of(e) != ChainBook::none)
+        bad = {Code::internal, fmt::format("entry {} is not the first and has a node", e)};
+  });
+  if (!bad.ok()) return bad;
+  std::uint64_t holes = 0;
+  for (std::uint32_t n = 0; n < book->nodes_end(); ++n) {
+    if (!book->is_hole(n)) continue;
+    ++holes;
+    const SlotKey hole = book->hole_key(n);
+    if (end_of[n] != absent || first_entry(hole.group, hole.key) != no_entry)
+      return {Code::internal, fmt::format("node {} is a hole and present", n)};
+    end_of[n] = hole.end.n;
+  }
+  for_each_head([&](std::uint32_t head) {
+    if (book->node_of(head) == ChainBook::none) return;
+    const std::uint32_t above = book->parent_of(book->node_of(head));
+    const std::uint64_t block = options.chain->block.n;
+    if (above == ChainBook::orphan) ++orphans;
+    if (above == ChainBook::orphan || (above == ChainBook::root && entry(head).end == block))
+      return;
+    if (above < children.size() && end_of[above] + block == entry(head).end)
+      ++children[above];
+    else
+      bad = {Code::internal, fmt::format("entry {}: node {} is not its parent", head, above)};
+  });
+  if (!bad.ok()) return bad;
+  for (std::uint32_t n = 0; n < book->nodes_end(); ++n)
+    if (children[n] != (end_of[n] == absent ? 0 : book->children_of(n)) ||
+        (children[n] == 0 && book->is_hole(n)))
+      return {Code::internal, fmt::format("node {} has {} children", n, children[n])};
+  if (orphans != book->orphans() || holes != book->holes() ||
+      present + holes != book->nodes_in_use())
+    return {Code::internal, fmt::format("{} nodes, {} holes, {} orphans of the chain; counted {}, "
+                                        "{}, {}",
+                                        present + holes, holes, orphans, book->nodes_in_use(),
+                                        book->holes(), book->orphans())};
+  return book->verify_holes();
+}
+
 Status FlatIndex::verify() const {
   std::uint64_t seen = 0;
   if (Status s = body_->verify_slots(seen); !s.ok()) return s;
   if (seen != body_->count)
     return {Code::internal, fmt::format("{} entries on slots, counted {}", seen, body_->count)};
-  return body_->verify_table();
+  if (Status s = body_->verify_table(); !s.ok() || body_->book == nullptr) return s;
+  return body_->verify_chain();
 }
 
 }  // namespace kvc

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -82,6 +83,12 @@ struct LookupCost {
 
 inline constexpr std::size_t find_batch_keys = 32;
 
+// The group whose blocks form a chain: block i of a path follows block i - 1.
+struct ChainSpec {
+  GroupId group = 0;
+  Tokens block;  // B of the group, > 0
+};
+
 struct FlatIndexOptions {
   std::uint32_t key_bytes = 16;  // 8..32
   std::uint64_t slots = 0;       // 0: unlimited, grows in slabs (measuring only, design 4)
@@ -91,10 +98,12 @@ struct FlatIndexOptions {
   std::uint64_t aliases = 0;
   bool duplicates =
       false;  // several slots may hold one key (device pool, R-407); a tier never does
+  // Keeps a book of the chain's blocks, so that prefix_closed is known: about 12 bytes more per
+  // entry. Bounded: slots + aliases are then below 2^30.
+  std::optional<ChainSpec> chain = std::nullopt;
 };
 
-// Numbers of an index. The chained kind's counters exist and are 0 in the flat kind (step 2 of
-// design 3.1).
+// Numbers of an index. What only the chained kind knows is 0 in the flat kind.
 struct IndexCounters {
   std::uint64_t entries = 0;          // (key, slot) pairs
   std::uint64_t aliases = 0;          // of them, not the first key of their slot
@@ -102,9 +111,12 @@ struct IndexCounters {
   std::uint64_t bytes = 0;            // memory of table and arena
   std::uint64_t bisections = 0;
   std::uint64_t linear_walks = 0;
+  std::uint64_t chain_holes = 0;  // absent blocks of the chain with a present one behind them, and
+                                  // present ones whose place in it nobody told
   std::uint64_t bad_entries = 0;
   std::uint64_t unsupported_entries = 0;
   std::uint64_t directory_overflows = 0;
+  std::uint64_t probes = 0;  // of lookups: LookupCost
 };
 
 // One key of a slot. `key` points into the index, valid until its next change.
@@ -116,7 +128,8 @@ struct SlotKey {
 
 // The flat kind: one open-addressing table of 8 bytes per place over an arena of entries with the
 // keys inline. A slot has a list of keys, its first one is the primary; a key has a list of
-// slots in insertion order.
+// slots in insertion order. Keys come and go in any order; with a chain it knows whether
+// that left holes.
 //
 // Threads:    as KeyIndex; changes are for one thread.
 // Owns:       table and arena. Bounded: sized at construction, no heap afterwards; memory that was
@@ -136,6 +149,8 @@ class FlatIndex final : public KeyIndex {
 
   [[nodiscard]] SlotId find(GroupId group, const std::byte* key) const override;
   void find_batch(GroupId group, const KeyRun& keys, std::span<SlotId> out) const override;
+  // Of the chain, while it has no hole.
+  [[nodiscard]] bool prefix_closed(GroupId group) const override;
   // True when this very slot holds the key.
   [[nodiscard]] bool holds(SlotId slot, GroupId group, const std::byte* key) const;
   // Slots that hold the key.
@@ -145,8 +160,11 @@ class FlatIndex final : public KeyIndex {
   // already had this key, nothing changed. state: another slot has it and the index takes
   // no duplicates, nothing changed. full: no room for an alias (or unlimited memory ran out),
   // nothing changed. Requires slot < options.slots. `end`: prefix tokens the key covers, below
-  // 2^32; 0 if not known (CW-30: give it).
-  Code insert(GroupId group, const std::byte* key, SlotId slot, Tokens end);
+  // 2^32; 0 if not known (CW-30: give it). `parent`: of the chain's blocks behind the first one
+  // the key of the block before; without it the chain is not closed while the key is there. It must
+  // not be the key itself.
+  Code insert(GroupId group, const std::byte* key, SlotId slot, Tokens end,
+              const std::byte* parent = nullptr);
   // Takes the key off the slot; if it was the primary, the oldest alias becomes primary. False: it
   // was not there.
   bool erase(GroupId group, const std::byte* key, SlotId slot);
