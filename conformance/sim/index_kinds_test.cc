@@ -43,6 +43,7 @@ BOOST_AUTO_TEST_CASE(both_kinds_answer_the_same_while_nothing_is_evicted_or_fail
   Tally all;
   for (std::uint64_t seed = first; seed < last; ++seed) {
     const World world = calm_world(seed);
+    if (world.lazy) continue;  // lazy stores use the flat index whatever is said
     const InWorld here(world);
     BOOST_TEST_CONTEXT("seed " << seed << ", " << describe(world)
                                << kvc::test::repeat_command(seed)) {
