@@ -137,7 +137,7 @@ BOOST_AUTO_TEST_CASE(a_held_candidate_is_refused_and_its_bytes_stay) {
   w.complete(w.reports());
   w.begin(2, tokens_of(1, 33));
   BOOST_CHECK_EQUAL(w.load(2), 16U);
-  w.end(2);
+  w.end(2, KVC_END_STOP, 32);
   w.drain();
   w.check_quiet();
 }
