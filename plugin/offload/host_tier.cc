@@ -220,7 +220,7 @@ std::uint64_t HostTier::unaccounted() const {
 
 std::string HostTier::verify() const {
   if (!sized()) return {};
-  if (const std::string text = slots_->verify(); !text.empty()) return text;
+  if (std::string text = slots_->verify(); !text.empty()) return text;
   if (const Status s = index_->verify(); !s.ok()) return s.text;
   const std::uint64_t seen = slots_->entries_seen();
   for (std::uint64_t i = 0; i < seen; ++i) {

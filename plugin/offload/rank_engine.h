@@ -28,7 +28,8 @@ struct RankOptions {
   // By the host's clock from submit, checked in progress (design 2.4). no_deadline_ms: never.
   std::uint64_t load_deadline_ms = 30'000;
   std::uint64_t store_deadline_ms = 60'000;
-  std::uint64_t report_bytes_max = 256 * 1024;  // >= 4096; what does not fit travels in the next
+  std::uint64_t report_bytes_max =
+      std::uint64_t{256} * 1024;  // >= 4096; what does not fit travels in the next
   // A job is handed to the copy engine in parts of about so many copy descriptors (at least one
   // block each). The engine must have room for one part: runs_max >= this + the regions of a group.
   std::uint32_t part_descriptors = 1024;
