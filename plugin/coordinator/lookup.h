@@ -4,6 +4,7 @@
 // already has: a tier's lookup finds blocks for [start, end) only and relies on the device holding
 // what a prefix of `start` tokens needs. With start == 0 it is the device's own lookup.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 
 #include "plugin/coordinator/geometry.h"
@@ -39,18 +40,28 @@ Code lookup(const Geometry& geometry, const KeyIndex& index, const KeyView& keys
 Code lookup_per_group(const Geometry& geometry, const KeyIndex& index, const KeyView& keys,
                       Tokens start, Tokens max_tokens, Hit& out);
 
+// The needed set in ranges: visit(group, first, behind) for every cacheable group ascending that
+// needs positions [first, behind). Requires start % S == 0.
+template <class Visit>
+void for_each_needed_range(const Geometry& geometry, Tokens start, Tokens end, Visit visit) {
+  if (end <= start) return;
+  for (const GroupId g : geometry.cacheable()) {
+    const std::uint64_t lo = start.n / geometry.block_tokens(g).n;
+    const std::uint64_t first = std::max(geometry.first_needed_position(g, end), lo);
+    const std::uint64_t behind = geometry.end_position(g, end);
+    if (first < behind) visit(g, first, behind);
+  }
+}
+
 // The needed set of a prefix of `end` tokens at or behind `start`: visit(group, position) for every
 // cacheable group ascending, positions ascending. One rule for lookups, loads and verification
 // ("loaded set == needed set", CW-1). Requires start % S == 0.
 template <class Visit>
 void for_each_needed(const Geometry& geometry, Tokens start, Tokens end, Visit visit) {
-  if (end <= start) return;
-  for (const GroupId g : geometry.cacheable()) {
-    const std::uint64_t lo = start.n / geometry.block_tokens(g).n;
-    const std::uint64_t need = geometry.first_needed_position(g, end);
-    const std::uint64_t behind = geometry.end_position(g, end);
-    for (std::uint64_t p = need > lo ? need : lo; p < behind; ++p) visit(g, p);
-  }
+  for_each_needed_range(geometry, start, end,
+                        [&](GroupId g, std::uint64_t first, std::uint64_t behind) {
+                          for (std::uint64_t p = first; p < behind; ++p) visit(g, p);
+                        });
 }
 
 }  // namespace kvc

@@ -297,8 +297,21 @@ void TierIndex::pin(SlotId entry, PinKind kind) {
   KVC_CHECK(r.published());
   b.counts.lease_only -= lease_only(r) ? 1 : 0;
   if ((r.holders & pin_mask) == 0) ++b.counts.pinned;
-  b.add_holder(entry, kind == PinKind::lease ? lease_unit : job_unit);
+  const std::uint64_t unit = kind == PinKind::lease ? lease_unit : job_unit;
+  if (r.holders != 0) {
+    r.holders += unit;  // it is out of the order already
+  } else {
+    b.add_holder(entry, unit);
+  }
   b.counts.lease_only += lease_only(r) ? 1 : 0;
+}
+
+void TierIndex::pin_all(std::span<const SlotId> entries, PinKind kind) {
+  constexpr std::size_t ahead = 16;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    if (i + ahead < entries.size()) __builtin_prefetch(&body_->records[entries[i + ahead]], 1);
+    pin(entries[i], kind);
+  }
 }
 
 bool TierIndex::unpin(SlotId entry, PinKind kind) {

@@ -185,6 +185,7 @@ class TierIndex final : public KeyIndex {
   // Pins add. pin requires published; unpin published or doomed_pinned. unpin frees the slot of the
   // latter with the last pin and says so: true.
   void pin(SlotId entry, PinKind kind);
+  void pin_all(std::span<const SlotId> entries, PinKind kind);
   bool unpin(SlotId entry, PinKind kind);
   // A source failure (d). Nothing if the entry is not published or bad already.
   void mark_bad(SlotId entry);

@@ -89,6 +89,7 @@ class HostTier final : private TierSink {
 
   // Pins add. Requires: published or, for unpin, doomed.
   void pin(SlotId entry, PinKind kind);
+  void pin_all(std::span<const SlotId> entries, PinKind kind) { index_->pin_all(entries, kind); }
   void unpin(SlotId entry, PinKind kind);
   // The run uses the entry (a hit, or a store skipped because the key is there: CW-10), which is on
   // `path`: as new as the run, held by its writer pin if it is of the chain, linked to its supports

@@ -138,6 +138,46 @@ void JobTable::add_copy(Job& job, const CopyRecord& copy, OpenParts& parts) {
   ++(job.kind == JobKind::load ? load_copies_ : store_copies_);
 }
 
+// As add_copy for each, the list of the job and its part touched once.
+void JobTable::add_copies(Job& job, RequestIndex request, std::span<const HeldBlock> held,
+                          std::span<const SlotId> entries, OpenParts& parts) {
+  constexpr std::size_t ahead = 8;  // free places are mostly in a row
+  KVC_CHECK(held.size() == entries.size());
+  const std::size_t n = entries.size();
+  for (std::size_t i = 0; i < n; ++i) {
+    std::uint32_t at = free_copy_;
+    if (at == 0) {
+      copies_.emplace_back();
+      at = static_cast<std::uint32_t>(copies_.size());
+    } else {
+      free_copy_ = copies_[at - 1].next;
+    }
+    CopyRecord& copy = copies_[at - 1];
+    __builtin_prefetch(&copy + ahead, 1);
+    // The blocks are listed deepest first.
+    const HeldBlock& from = held[n - 1 - i];
+    copy = CopyRecord{};
+    copy.block = from.block;
+    copy.position = from.position;
+    copy.entry = entries[i];
+    copy.request = request;
+    copy.group = static_cast<std::uint8_t>(from.group);
+    if (job.last_copy != 0) {
+      copies_[job.last_copy - 1].next = at;
+    } else {
+      job.first_copy = at;
+    }
+    job.last_copy = at;
+    if (i != 0) continue;
+    if (job.last_part == 0 || parts_[job.last_part - 1].request != request) {
+      open_part(job, request, parts);
+    }
+  }
+  if (n != 0) parts_[job.last_part - 1].copies += static_cast<std::uint32_t>(n);
+  job.copies += n;
+  (job.kind == JobKind::load ? load_copies_ : store_copies_) += n;
+}
+
 void JobTable::forget(Job& job) {
   KVC_CHECK(job.id != 0 && job.planned);
   if (job.last_copy != 0) {

@@ -89,6 +89,10 @@ class JobTable {
   [[nodiscard]] bool used(JobId id) const { return id != 0 && id <= last_id_; }
   // `parts`: those of copy.request. They stay where they are until the job is removed.
   void add_copy(Job& job, const CopyRecord& copy, OpenParts& parts);
+  // Copies of one request and group: block and position of each from `held`, deepest first, its
+  // entry from `entries`, shallowest first. Requires: as many entries as blocks.
+  void add_copies(Job& job, RequestIndex request, std::span<const HeldBlock> held,
+                  std::span<const SlotId> entries, OpenParts& parts);
   // In the order of addition.
   template <class Visit>
   void for_each_copy(const Job& job, Visit visit) {

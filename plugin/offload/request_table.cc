@@ -140,6 +140,7 @@ std::uint64_t RequestTable::set_table(Request& r, GroupId group, const TableView
   GroupProgress& g = r.groups[group];
   KVC_CHECK(stored_by_position_[group] && table.first_changed <= table.count);
   g.cells.ensure(table.count);
+  if (g.length == 0) return fill_table(g, group, table);
   std::uint64_t foreign = 0;
   for (std::uint64_t i = std::min(table.first_changed, g.length); i < table.count; ++i) {
     const BlockId block = table.blocks[i];
@@ -153,6 +154,27 @@ std::uint64_t RequestTable::set_table(Request& r, GroupId group, const TableView
     set_cell(g, group, i, cell);
   }
   for (std::uint64_t i = table.count; i < g.length; ++i) set_cell(g, group, i, 0);
+  g.length = table.count;
+  return foreign;
+}
+
+// set_table where there was none: all cells are zero.
+std::uint64_t RequestTable::fill_table(GroupProgress& g, GroupId group, const TableView& table) {
+  constexpr std::uint64_t ahead = 16;
+  KVC_OP(cell, table.count);
+  std::uint64_t foreign = 0;
+  BlockId* cells = g.cells.data();
+  for (std::uint64_t i = 0; i < table.count; ++i) {
+    if (i + ahead < table.count) holds_.prefetch(group, table.blocks[i + ahead]);
+    const BlockId block = table.blocks[i];
+    if (holds_.real(block)) {
+      cells[i] = block + 1;
+      holds_.table_add(group, block, i);
+    } else if (!holds_.null(block)) {
+      cells[i] = foreign_bit;
+      ++foreign;
+    }
+  }
   g.length = table.count;
   return foreign;
 }

@@ -167,6 +167,7 @@ class RequestTable {
   static BlockId decode(BlockId cell) {
     return (cell & foreign_bit) != 0 ? foreign_cell : (cell & ~waiting_bit) - 1;
   }
+  std::uint64_t fill_table(GroupProgress& g, GroupId group, const TableView& table);
   void set_cell(GroupProgress& g, GroupId group, std::uint64_t position, BlockId cell);
 
   const Geometry& geometry_;

@@ -38,6 +38,8 @@ class ZeroedArray {
   }
 
   [[nodiscard]] std::uint64_t size() const { return size_; }
+  // size() elements.
+  [[nodiscard]] T* data() { return reinterpret_cast<T*>(memory_.get()); }
   // Where element i lies, to prefetch it; null if there is none.
   [[nodiscard]] const std::byte* where(std::uint64_t i) const {
     return i < size_ ? memory_.get() + i * sizeof(T) : nullptr;

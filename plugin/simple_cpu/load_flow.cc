@@ -21,7 +21,8 @@ LoadFlow::LoadFlow(SchedulerCore& core, Admissions& admissions, LookupFlow& look
   for (const GroupId g : core.geometry.cacheable()) {
     blocks += core.geometry.end_position(g, core.limits.max_total_tokens);
   }
-  held_.reserve(blocks);
+  held_.resize(blocks);
+  entries_.reserve(blocks);
 }
 
 Status LoadFlow::take_blocks(const Request& r, Tokens accepted, std::span<const TableView> tables) {
@@ -29,23 +30,39 @@ Status LoadFlow::take_blocks(const Request& r, Tokens accepted, std::span<const 
     return {Code::arg, fmt::format("request {} accepts {} tokens; {} were offered, in units of {}",
                                    r.id, accepted.n, r.offered.n, core_.geometry.hash_unit().n)};
   }
+  std::size_t count = 0;
+  const Tokens end = r.device + accepted;
+  for_each_needed_range(
+      core_.geometry, r.device, end,
+      [&](GroupId, std::uint64_t first, std::uint64_t behind) { count += behind - first; });
+  if (held_.size() < count) held_.resize(count);
+  room_ = count;
+  used_ = count;  // filled from the end: deepest first
   Status status;
-  for_each_needed(core_.geometry, r.device, r.device + accepted, [&](GroupId g, std::uint64_t p) {
-    if (!status.ok()) return;
-    const TableView table = g < tables.size() ? tables[g] : TableView{};
-    if (p + prefetched < table.count) core_.holds.prefetch(g, table.blocks[p + prefetched]);
-    if (p >= table.count || !core_.holds.real(table.blocks[p])) {
-      status = refuse_entry(r, g, p, table);
-    } else if (!core_.holds.hold_alone(g, table.blocks[p])) {
-      status = {Code::arg,
-                fmt::format("request {}: group {} position {} must be loaded into block {}, which "
-                            "an open job or another position holds (design 2.3 Destination)",
-                            r.id, g, p, table.blocks[p])};
-    } else {
-      held_.push_back({g, table.blocks[p], p});
-    }
-  });
+  for_each_needed_range(core_.geometry, r.device, end,
+                        [&](GroupId g, std::uint64_t first, std::uint64_t behind) {
+                          const TableView table = g < tables.size() ? tables[g] : TableView{};
+                          for (std::uint64_t p = first; p < behind && status.ok(); ++p) {
+                            if (p + prefetched < table.count)
+                              core_.holds.prefetch(g, table.blocks[p + prefetched]);
+                            if (p >= table.count || !core_.holds.real(table.blocks[p])) {
+                              status = refuse_entry(r, g, p, table);
+                            } else if (!core_.holds.hold_alone(g, table.blocks[p])) {
+                              status = refuse_held(r, g, p, table.blocks[p]);
+                            } else {
+                              held_[--used_] = {g, table.blocks[p], p};
+                            }
+                          }
+                        });
   return status;
+}
+
+Status LoadFlow::refuse_held(const Request& r, GroupId group, std::uint64_t position,
+                             BlockId block) {
+  return {Code::arg,
+          fmt::format("request {}: group {} position {} must be loaded into block {}, which an "
+                      "open job or another position holds (design 2.3 Destination)",
+                      r.id, group, position, block)};
 }
 
 Status LoadFlow::refuse_entry(const Request& r, GroupId group, std::uint64_t position,
@@ -60,46 +77,45 @@ Status LoadFlow::refuse_entry(const Request& r, GroupId group, std::uint64_t pos
 }
 
 void LoadFlow::drop_blocks() {
-  for (const HeldBlock& h : held_) core_.holds.release(h.group, h.block);
-  held_.clear();
+  for (const HeldBlock& h : held()) core_.holds.release(h.group, h.block);
+  room_ = used_ = 0;
 }
 
-// The blocks that are held, in the order of for_each_needed, which is the hit's.
+// The blocks that are held are those of for_each_needed, which are the hit's.
 void LoadFlow::fill(Job& job, RequestIndex index, const Hit& hit) {
   Request& r = core_.requests[index];
   const KeyView keys = core_.requests.keys(r);
-  std::size_t next = 0;
+  std::size_t left = held().size();
   for (const GroupId g : core_.geometry.cacheable()) {
     const GroupHit& found = hit.groups[g];
-    // A hit stamps of the chain only its deepest block (design 3.1 "Order of eviction"). Every
-    // entry is pinned by itself, so that neither a reset nor a rewrite gives away what is being
-    // read.
-    const std::uint64_t first_used =
-        found.brief && found.whole > 0 ? found.first_position + found.whole - 1 : 0;
+    entries_.clear();
     for_each_slot(core_.geometry, core_.tier.index(), keys, g, found,
-                  [&](std::uint64_t position, SlotId entry) {
-                    KVC_OP(entry, 1);
-                    const HeldBlock& held = held_[next++];
-                    KVC_CHECK(held.group == g && held.position == position);
-                    CopyRecord copy;
-                    copy.group = static_cast<std::uint8_t>(g);
-                    copy.position = position;
-                    copy.block = held.block;
-                    copy.entry = entry;
-                    copy.request = index;
-                    core_.tier.pin(entry, PinKind::job);
-                    if (position >= first_used) core_.tier.use(entry, r.run, keys);
-                    core_.jobs.add_copy(job, copy, r.open_parts);
-                  });
+                  [this](std::uint64_t, SlotId entry) { entries_.push_back(entry); });
+    if (entries_.empty()) continue;
+    KVC_OP(entry, entries_.size());
+    KVC_CHECK(entries_.size() <= left);
+    left -= entries_.size();
+    const std::span<const HeldBlock> blocks = held().subspan(left, entries_.size());
+    KVC_CHECK(blocks.back().group == g && blocks.back().position == found.first_position &&
+              blocks.front().group == g && blocks.front().position == found.list_length() - 1);
+    // Every entry is pinned by itself, so that neither a reset nor a rewrite gives away what is
+    // being read. A hit stamps of the chain only its deepest block (design 3.1 "Order of
+    // eviction").
+    core_.tier.pin_all(entries_, PinKind::job);
+    const std::size_t first_used = found.brief && found.whole > 0 ? found.whole - 1 : 0;
+    for (std::size_t i = first_used; i < entries_.size(); ++i) {
+      core_.tier.use(entries_[i], r.run, keys);
+    }
+    core_.jobs.add_copies(job, index, blocks, entries_, r.open_parts);
   }
-  KVC_CHECK(next == held_.size());
-  r.open_copies += static_cast<std::uint32_t>(next);
-  sort_deepest_first(core_.geometry, held_);
+  KVC_CHECK(left == 0);
+  r.open_copies += static_cast<std::uint32_t>(held().size());
+  if (core_.geometry.cacheable().size() > 1) sort_held(core_.geometry, held());
 }
 
 Result<AllocResult> LoadFlow::alloc_update(RequestId request, Tokens accepted,
                                            std::span<const TableView> tables) {
-  held_.clear();
+  room_ = used_ = 0;
   RequestIndex index = no_request;
   switch (core_.requests.find(request, index)) {
     case RequestTable::Known::unknown:
@@ -149,7 +165,7 @@ Result<AllocResult> LoadFlow::alloc_update(RequestId request, Tokens accepted,
   admissions_.admit(index);
   ++r.explain.loads;
   medium_ = {Medium::host, accepted};
-  return AllocResult{job.id, held_, {&medium_, 1}};
+  return AllocResult{job.id, held(), {&medium_, 1}};
 }
 
 void LoadFlow::cancel_unplanned(Request& r) {

@@ -21,7 +21,7 @@ class LoadFlow {
   void cancel_unplanned(Request& r);
 
  private:
-  // Drops the holds of held_ unless they were handed to a job.
+  // Drops the holds of held() unless they were handed to a job.
   class Holding {
    public:
     explicit Holding(LoadFlow& flow) : flow_(&flow) {}
@@ -36,19 +36,26 @@ class LoadFlow {
     LoadFlow* flow_;
   };
 
-  // Puts a hold on every block that must be loaded, in the order of for_each_needed: into held_.
+  // Puts a hold on every block that must be loaded: held(), in the order of for_each_needed
+  // backwards.
   // A block that an open job or an earlier position holds is refused (design 2.3 Destination).
   [[nodiscard]] Status take_blocks(const Request& r, Tokens accepted,
                                    std::span<const TableView> tables);
   [[nodiscard]] Status refuse_entry(const Request& r, GroupId group, std::uint64_t position,
                                     const TableView& table) const;
+  [[nodiscard]] static Status refuse_held(const Request& r, GroupId group, std::uint64_t position,
+                                          BlockId block);
   void drop_blocks();
+  [[nodiscard]] std::span<HeldBlock> held() { return {held_.data() + used_, room_ - used_}; }
   void fill(Job& job, RequestIndex index, const Hit& hit);
 
   SchedulerCore& core_;
   Admissions& admissions_;
   LookupFlow& lookups_;
-  std::vector<HeldBlock> held_;
+  std::vector<HeldBlock> held_;  // of it, [used_, room_)
+  std::size_t used_ = 0;
+  std::size_t room_ = 0;
+  std::vector<SlotId> entries_;  // of one group
   MediumTokens medium_;
 };
 
