@@ -11,7 +11,7 @@ namespace kvc::edge {
 
 namespace {
 
-constexpr std::size_t ring_bytes = 64 * 1024;
+constexpr std::size_t ring_bytes = std::size_t{64} * 1024;
 // With a log function the ring is never written: it keeps the least room that works.
 constexpr std::size_t no_ring_bytes = 1;
 
@@ -47,6 +47,7 @@ LogTarget log_target(const kvc_host_api* host) {
   std::memcpy(&bytes, host, sizeof bytes);
   if (bytes < offsetof(kvc_host_api, now_ns) || bytes > KVC_STRUCT_BYTES_MAX) return {};
   LogTarget to;
+  // NOLINTNEXTLINE(bugprone-sizeof-expression): the pointer itself is what is copied
   std::memcpy(&to.self, &host->self, sizeof to.self);
   std::memcpy(&to.log, &host->log, sizeof to.log);
   return to;
