@@ -164,9 +164,9 @@ void HostTier::unpin(SlotId entry, PinKind kind) {
 }
 
 void HostTier::use(SlotId entry, RunId run, const KeyView& path) {
+  index_->meet(entry, path);  // before touch: what waits for a support keeps its run
   index_->touch(entry, run);
   index_->hold_path(run, entry);
-  index_->meet(entry, path);
 }
 
 void HostTier::condemn(SlotId entry) {
