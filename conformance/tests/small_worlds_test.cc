@@ -169,6 +169,7 @@ BOOST_AUTO_TEST_CASE(every_content_of_every_single_group_is_looked_up_right) {
         }
       }
     }
+    counter.closed += mirror->closed_compared();
   }
   report(counter, 30'000);
 }
