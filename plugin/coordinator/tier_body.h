@@ -93,6 +93,7 @@ struct TierIndex::Body {
   void inherit_run(SlotId parent, RunId run);
   void fail_one(SlotId slot, SlotId first_failed, TierSink& sink);
   void fail_dependent(SlotId slot);
+  [[nodiscard]] SlotId take_dependent(SlotId carrier);
   void drop_all_dependents(SlotId slot);
   void hold_path(RunId run, SlotId entry);
   void release_path(RunId run);

@@ -76,20 +76,26 @@ void TierIndex::Body::publish_dependent(SlotId slot) {
   }
 }
 
+// The first dependent of a carrier, which it no longer supports. Requires one.
+SlotId TierIndex::Body::take_dependent(SlotId carrier) {
+  const Record& r = at(carrier);
+  const SlotId d = r.second - 1;
+  if (r.has(Record::chain_bit)) {
+    unlink_first(d);
+  } else {
+    unlink_second(d);
+  }
+  return d;
+}
+
 // Every dependent of a carrier that is going without having been evictable loses it.
 void TierIndex::Body::drop_all_dependents(SlotId slot) {
   Record& r = at(slot);
   while (r.second != 0) {
-    const SlotId d = r.second - 1;
-    if (r.has(Record::chain_bit)) {
-      unlink_first(d);
-    } else {
-      unlink_second(d);
-    }
+    const SlotId d = take_dependent(slot);
     const Record& dependent = at(d);
     if (dependent.blocked()) drop_holder(slot, link_unit);
-    if (dependent.support == 0 && (dependent.carries() || dependent.second == 0))
-      make_unsupported(d);
+    if (dependent.without_support()) make_unsupported(d);
   }
 }
 
@@ -217,15 +223,10 @@ void TierIndex::Body::erase(SlotId slot) {
 void TierIndex::Body::evict_dependents(SlotId slot, TierSink& sink) {
   Record& r = at(slot);
   while (r.second != 0) {
-    const SlotId d = r.second - 1;
-    if (r.has(Record::chain_bit)) {
-      unlink_first(d);
-    } else {
-      unlink_second(d);
-    }
+    const SlotId d = take_dependent(slot);
     const Record& dependent = at(d);
     KVC_CHECK(!dependent.blocked());
-    if (dependent.support == 0 && (dependent.carries() || dependent.second == 0)) evict(d, sink);
+    if (dependent.without_support()) evict(d, sink);
   }
 }
 

@@ -72,6 +72,8 @@ struct Record {
   [[nodiscard]] bool carries() const { return has(chain_bit) || has(tail_bit); }
   // Lookups find it (f).
   [[nodiscard]] bool visible() const { return published() && !has(bad_bit); }
+  // Of a dependent: nothing that it hangs on is linked.
+  [[nodiscard]] bool without_support() const { return support == 0 && (carries() || second == 0); }
   [[nodiscard]] bool blocked() const { return !published() || holders != 0; }
   [[nodiscard]] RunId run() const { return run1 - 1; }
   [[nodiscard]] std::uint64_t offsets() const { return std::uint64_t{dep2_next} << 32U | dep_prev; }
