@@ -45,7 +45,7 @@ constexpr Floor floors[] = {
     {"offers stored", 3000},
     {"offers skipped_already_cached", 500},
     {"offers skipped_in_flight", 10},
-    {"offers skipped_not_hashed", 15},
+    {"offers skipped_not_hashed", 8},
     {"offers dropped_pool_full", 500},
     {"offers dropped_no_parent", 200},
     {"offers dropped_copy_failed", 200},
