@@ -232,7 +232,7 @@ BOOST_AUTO_TEST_CASE(a_request_finds_its_copies_among_those_of_others) {
   };
   using List = std::vector<std::uint64_t>;
   Job& shared = jobs.create(JobKind::store, 0, no_request);
-  for (const std::uint64_t p : {1, 2, 3}) add(shared, 0, p);
+  for (const std::uint64_t p : {1U, 2U, 3U}) add(shared, 0, p);
   add(shared, 1, 4);
   add(shared, 0, 5);
   Job& own = jobs.create(JobKind::load, 7, 0);
