@@ -1,0 +1,1 @@
+"""vLLM connector for any kvc library (docs/vllm.md)."""

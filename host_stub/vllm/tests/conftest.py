@@ -1,0 +1,56 @@
+"""Where the library, the models and the configuration of all tests come from."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+for name, value in {
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "DO_NOT_TRACK": "1",
+    "VLLM_HOST_IP": "127.0.0.1",
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    "VLLM_LOGGING_LEVEL": "WARNING",
+    "VLLM_ALLOW_INSECURE_SERIALIZATION": "1",  # collective_rpc of test functions
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "OMP_NUM_THREADS": "1",  # the models are tiny
+    "TORCHDYNAMO_DISABLE": "1",  # nothing is worth compiling either
+}.items():
+    os.environ.setdefault(name, value)
+
+ROOT = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+
+@pytest.fixture(scope="session")
+def library() -> str:
+    path = os.environ.get("KVC_LIBRARY", str(ROOT / "build/dev/lib/libkvc_simple_cpu.so"))
+    assert Path(path).exists(), f"{path} is missing: ./dev test-vllm builds it"
+    return path
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    given = os.environ.get("KVC_TEST_MODELS")
+    return Path(given) if given else tmp_path_factory.mktemp("models")
+
+
+@pytest.fixture(scope="session")
+def config(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("config") / "kvc.toml"
+    path.write_text('[connector]\nkind = "simple_cpu"\n\n[host]\nbytes = "256MiB"\n')
+    return str(path)
+
+
+@pytest.fixture
+def faults(library: str) -> Iterator[Any]:
+    from faults import Faults
+
+    found = Faults(library)
+    yield found
+    found.clear()

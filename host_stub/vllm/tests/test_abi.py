@@ -1,0 +1,87 @@
+"""The structs of kvc_vllm.lib against kvc.h, by what a C compiler says of it."""
+
+import ctypes
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kvc_vllm import lib
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def own_lines() -> list[str]:
+    lines = []
+    for name, kind in lib.TYPES.items():
+        if not (isinstance(kind, type) and issubclass(kind, ctypes.Structure)):
+            continue
+        lines.append(f"kvc_{name} {ctypes.sizeof(kind)}")
+        for field, _ in kind._fields_:
+            at = getattr(kind, field)
+            lines.append(f"kvc_{name}.{field} {at.offset} {at.size}")
+    return lines
+
+
+def c_lines(tmp_path: Path) -> list[str]:
+    body = []
+    for line in own_lines():
+        name = line.split()[0]
+        if "." not in name:
+            body.append(f'printf("{name} %zu\\n", sizeof({name}));')
+            continue
+        kind, field = name.split(".")
+        body.append(
+            f'printf("{name} %zu %zu\\n", offsetof({kind}, {field}), '
+            f"sizeof((({kind} *)0)->{field}));"
+        )
+    source = tmp_path / "layout.c"
+    source.write_text(
+        "#include <stdio.h>\n#include <kvc/kvc.h>\nint main(void) {\n"
+        + "\n".join(body)
+        + "\nreturn 0;\n}\n"
+    )
+    program = tmp_path / "layout"
+    subprocess.run(
+        ["gcc", "-std=c11", f"-I{ROOT}/abi/include", str(source), "-o", str(program)], check=True
+    )
+    return subprocess.run([program], check=True, capture_output=True, text=True).stdout.split("\n")
+
+
+def test_every_struct_has_the_size_and_offsets_of_the_header(tmp_path: Path) -> None:
+    assert own_lines() == [line for line in c_lines(tmp_path) if line]
+
+
+def test_every_struct_of_the_call_list_is_known_with_its_size() -> None:
+    calls = (ROOT / "abi/include/kvc/kvc_calls.def").read_text()
+    sizes = {n: int(s) for n, s in re.findall(r"^KVC_STRUCT\(kvc_(\w+), (\d+)\)", calls, re.M)}
+    assert len(sizes) > 30
+    assert sizes == {n: ctypes.sizeof(lib.TYPES[n]) for n in sizes}
+
+
+def test_slots_stand_in_the_order_of_the_call_list() -> None:
+    calls = (ROOT / "abi/include/kvc/kvc_calls.def").read_text()
+    assert list(lib.SLOTS) == re.findall(r"^KVC_SLOT\((\w+)", calls, re.M)
+
+
+def test_the_package_carries_the_header_of_the_tree() -> None:
+    header = (ROOT / "abi/include/kvc/kvc.h").read_bytes()
+    assert Path(lib.__file__).with_name("kvc_h").read_bytes() == header
+
+
+def test_a_library_that_is_not_there_is_named() -> None:
+    with pytest.raises(lib.KvcError, match=r"/nowhere/libkvc\.so"):
+        lib.Library("/nowhere/libkvc.so")
+
+
+def test_a_library_that_is_no_kvc_library_is_named() -> None:
+    with pytest.raises(lib.KvcError, match="kvc_plugin_entry_v1"):
+        lib.Library("libm.so.6")
+
+
+def test_a_refused_open_carries_the_text_of_the_library(library: str) -> None:
+    opened = lib.make("open", hash_unit_tokens=16)
+    refusal = r"open_scheduler answered -1: .*scheduler_block_tokens is 0"
+    with pytest.raises(lib.KvcError, match=refusal):
+        lib.Handle(lib.Library(library), "scheduler", opened, 0, lambda level, text: None)

@@ -1,0 +1,248 @@
+"""vLLM with a kvc library against vLLM without a connector, on tiny models.
+
+One pair of engines a model serves all tests here; KVC_TEST_MODELS_ONLY=llama,qwen3_5 picks some.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from engine import IN_PROCESS, Answer, Engine, kvc_transfer, prompt
+from faults import Faults
+from models import make_model
+
+pytestmark = pytest.mark.engine
+in_process = pytest.mark.skipif(not IN_PROCESS, reason="reaches into the engine core")
+
+
+@dataclass
+class Case:
+    """A model, its main prompt, and the prefix of it that every cache serves at most."""
+
+    model: str
+    tokens: int
+    hit: int
+    multiple: tuple[int, int]  # a prompt of whole units, and its hit
+    edge: int  # a prompt whose output soon needs another block
+
+
+CASES = [
+    Case("llama", 700, 640, (768, 640), 760),
+    Case("qwen3_5", 1500, 1472, (1504, 1472), 1272),
+]
+WANTED = os.environ.get("KVC_TEST_MODELS_ONLY", "llama,qwen3_5").split(",")
+EXTRA = 200  # tokens of a prompt that goes on
+
+
+@dataclass
+class Expected:
+    """What vLLM without connector says; `again` and `longer` hit its device cache."""
+
+    cold: Answer
+    again: Answer
+    again_hit: int
+    longer: Answer
+    longer_hit: int
+    longer_cold: Answer
+    multiple: Answer
+    multiple_again: Answer
+    multiple_hit: int
+
+
+@dataclass
+class Pair:
+    case: Case
+    expected: Expected
+    engine: Engine
+
+    @property
+    def prompt(self) -> list[int]:
+        return prompt(self.case.tokens)
+
+    @property
+    def longer(self) -> list[int]:
+        return self.prompt + prompt(EXTRA, 2)
+
+    def begin(self) -> None:
+        """An empty engine: neither device nor connector has anything."""
+        self.engine.reset_device()
+        self.engine.reset_connector()
+
+    def replay(self, tokens: list[int]) -> tuple[Answer, int]:
+        """Empties the device cache, runs the prompt; what came back and the external hit tokens."""
+        self.engine.reset_device()
+        answer, local, external = self.engine.hits(tokens)
+        assert local == 0
+        return answer, external
+
+
+def expectations(model: str, case: Case) -> Expected:
+    engine = Engine(model, None)
+    try:
+        main, longer = prompt(case.tokens), prompt(case.tokens) + prompt(EXTRA, 2)
+        cold = engine.one(main)
+        again, again_hit, _ = engine.hits(main)
+        long, longer_hit, _ = engine.hits(longer)
+        engine.reset_device()
+        longer_cold = engine.one(longer)
+        whole = prompt(case.multiple[0], 3)
+        multiple = engine.one(whole)
+        multiple_again, multiple_hit, _ = engine.hits(whole)
+        return Expected(cold, again, again_hit, long, longer_hit, longer_cold, multiple,
+                        multiple_again, multiple_hit)
+    finally:
+        engine.close()
+
+
+@pytest.fixture(scope="module", params=[c for c in CASES if c.model in WANTED],
+                ids=lambda c: c.model)
+def pair(request: pytest.FixtureRequest, models: Path, library: str,
+         config: str) -> Iterator[Pair]:
+    case: Case = request.param
+    model = make_model(case.model, models)
+    expected = expectations(model, case)
+    engine = Engine(model, kvc_transfer(library, config))
+    found = Pair(case, expected, engine)
+    yield found
+    found.engine.close()
+
+
+def test_the_cold_run_equals_the_run_without_connector(pair: Pair) -> None:
+    pair.begin()
+    answer, local, external = pair.engine.hits(pair.prompt)
+    assert (local, external) == (0, 0)
+    assert answer.difference(pair.expected.cold) == 0.0
+
+
+def test_a_replay_after_the_device_cache_is_reset_loads_what_the_device_would_have_had(
+        pair: Pair) -> None:
+    pair.begin()
+    pair.engine.one(pair.prompt)
+    answer, external = pair.replay(pair.prompt)
+    assert external == pair.case.hit == pair.expected.again_hit
+    assert answer.difference(pair.expected.again) == 0.0
+    assert answer.difference(pair.expected.cold) <= 0.05
+
+
+def test_a_longer_prompt_goes_on_from_the_loaded_prefix(pair: Pair) -> None:
+    pair.begin()
+    pair.engine.one(pair.prompt)
+    answer, external = pair.replay(pair.longer)
+    assert external == pair.expected.longer_hit
+    assert answer.difference(pair.expected.longer) == 0.0
+    assert answer.difference(pair.expected.longer_cold) <= 0.05
+
+
+def test_a_prompt_of_whole_hash_units_keeps_its_tail_one_unit_below(pair: Pair) -> None:
+    tokens, hit = pair.case.multiple
+    pair.begin()
+    first = pair.engine.one(prompt(tokens, 3))
+    assert first.difference(pair.expected.multiple) == 0.0
+    answer, external = pair.replay(prompt(tokens, 3))
+    assert external == hit == pair.expected.multiple_hit
+    assert answer.difference(pair.expected.multiple_again) == 0.0
+
+
+@in_process
+def test_hit_sources_name_the_host_tier(pair: Pair) -> None:
+    pair.begin()
+    pair.engine.one(pair.prompt)
+    before = pair.engine.sources()
+    _, external = pair.replay(pair.prompt)
+    after = pair.engine.sources()
+    assert {k: v - before.get(k, 0) for k, v in after.items() if v != before.get(k, 0)} == {
+        "host": external
+    }
+
+
+@in_process
+def test_skipping_the_copies_of_a_load_is_noticed(pair: Pair) -> None:
+    pair.begin()
+    pair.engine.one(pair.prompt)
+    pair.engine.reset_device()
+    with pair.engine.loads_undone():
+        answer, _, external = pair.engine.hits(pair.prompt)
+    assert external == pair.case.hit
+    assert answer.difference(pair.expected.again) > 0.05
+    pair.begin()
+
+
+@in_process
+def test_a_failed_load_is_recomputed(pair: Pair, faults: Faults) -> None:
+    pair.begin()
+    pair.engine.one(pair.prompt)
+    pair.engine.reset_device()
+    faults.arm("copy.load")
+    answer = pair.engine.one(pair.prompt)
+    assert faults.tripped()
+    faults.clear()
+    assert answer.difference(pair.expected.cold) == 0.0
+    pair.engine.check_quiet()
+    # The block that could not be read was written again by the recomputation.
+    answer, external = pair.replay(pair.prompt)
+    assert external == pair.case.hit
+    assert answer.difference(pair.expected.again) == 0.0
+
+
+@in_process
+def test_an_abort_while_loading_gives_everything_back(pair: Pair) -> None:
+    pair.begin()
+    pair.engine.one(pair.prompt)
+    pair.engine.reset_device()
+    with pair.engine.results_withheld():
+        name = pair.engine.add(pair.prompt)
+        for _ in range(3):
+            pair.engine.step()
+        assert pair.engine.status(name) == "WAITING_FOR_REMOTE_KVS"
+        pair.engine.abort(name)
+        pair.engine.step()
+        assert pair.engine.status(name) == "FINISHED_ABORTED"  # its blocks wait for the load
+    pair.engine.drain()
+    assert pair.engine.status(name) is None
+    pair.engine.check_quiet()
+    answer, external = pair.replay(pair.prompt)
+    assert external == pair.case.hit
+    assert answer.difference(pair.expected.again) == 0.0
+
+
+@in_process
+def test_preempted_requests_say_the_same(pair: Pair) -> None:
+    pair.begin()
+    prompts = [prompt(pair.case.edge, s) for s in (11, 12, 13)]
+    alone = [pair.engine.one(p, 24) for p in prompts]
+    pair.begin()
+    before = pair.engine.preemptions()
+    with pair.engine.starved_when_decoding(len(prompts)):
+        together = pair.engine.run(prompts, 24)
+    assert pair.engine.preemptions() > before
+    for a, b in zip(alone, together, strict=True):
+        a.assert_same_but_for_near_ties(b, 0.05)
+    pair.engine.check_quiet()
+
+
+@in_process
+def test_a_reset_of_the_connector_forgets_everything(pair: Pair) -> None:
+    pair.begin()
+    pair.engine.one(pair.prompt)
+    pair.engine.reset_device()
+    assert pair.engine.llm.reset_prefix_cache(reset_connector=True)
+    answer, local, external = pair.engine.hits(pair.prompt)
+    assert (local, external) == (0, 0)
+    assert answer.difference(pair.expected.cold) == 0.0
+
+
+def test_a_second_engine_in_the_same_process_starts_with_an_empty_tier(
+        pair: Pair, library: str, config: str) -> None:
+    """Last in this file: it ends the engine of the other tests."""
+    model = pair.engine.model
+    pair.engine.close()
+    pair.engine = Engine(model, kvc_transfer(library, config))
+    answer, local, external = pair.engine.hits(pair.prompt)
+    assert (local, external) == (0, 0)
+    assert answer.difference(pair.expected.cold) == 0.0
+    answer, external = pair.replay(pair.prompt)
+    assert external == pair.case.hit
+    assert answer.difference(pair.expected.again) == 0.0
