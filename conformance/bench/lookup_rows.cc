@@ -147,13 +147,21 @@ class CountingIndex final : public KeyIndex {
   const KeyIndex& index_;
 };
 
-// Keys that a lookup of a full hit probes; grows with the logarithm of the length.
-void lookup_probes(benchmark::State& state) {
+// Keys that a lookup probes of which the first half is there: the search asks first and last
+// position, which settle a full hit, and then closes in on the border. Grows with the logarithm of
+// the length.
+void lookup_probes(benchmark::State& state, bool half) {
   const Arena& arena = attention_arena();
   const Geometry& geometry = arena.geometry();
   const Tokens tokens{static_cast<std::uint64_t>(state.range(0)) * 1024};
+  const Tokens there{half ? tokens.n / 2 : tokens.n};
   Content content = arena.kept()[0];
   content.prompt = tokens + Tokens{1};
+  if (half) {
+    content.shared_stream = content.stream;
+    content.shared_units = there.n / arena.unit().n;
+    content.stream = UINT64_MAX;  // of nobody
+  }
   const std::vector<std::byte> keys = all_keys(content, arena.unit());
   CountingIndex counting(arena.index());
   Hit hit;
@@ -161,20 +169,23 @@ void lookup_probes(benchmark::State& state) {
   const KeyView view{keys.data(), key_bytes, keys.size() / key_bytes};
   for (auto _ : state) {
     KVC_CHECK(lookup(geometry, counting, view, Tokens{}, tokens, hit) == Code::ok);
-    KVC_CHECK(hit.tokens == tokens);
+    KVC_CHECK(hit.tokens == there);
   }
   const auto limit = static_cast<double>(finds_of(tokens.n / 16));
   const auto probes = static_cast<double>(counting.probes);
   report(state, {1.0, Sense::at_most}, "probes; limit: ceil(2 log2 n) + 2",
          {probes, limit, probes / limit});
 }
-BENCHMARK(lookup_probes)
-    ->Name("lookup/probes_at_ktokens")
-    ->Arg(1)
-    ->Arg(8)
-    ->Arg(32)
-    ->Arg(128)
-    ->Iterations(1);
+void at_lengths(benchmark::internal::Benchmark* row) {
+  for (const std::int64_t ktokens : {1, 8, 32, 128}) row->Arg(ktokens);
+  row->Iterations(1);
+}
+BENCHMARK_CAPTURE(lookup_probes, full, false)
+    ->Name("lookup/probes_full_hit_at_ktokens")
+    ->Apply(at_lengths);
+BENCHMARK_CAPTURE(lookup_probes, half, true)
+    ->Name("lookup/probes_half_hit_at_ktokens")
+    ->Apply(at_lengths);
 
 }  // namespace
 
