@@ -99,6 +99,15 @@ struct Hit {
   void for_each_pinned_backwards(Visit visit) const;
 };
 
+// Keys of positions [first, first + count) of a group. Requires them in `keys`, count > 0.
+inline KeyRun block_keys(const Geometry& geometry, const KeyView& keys, GroupId g,
+                         std::uint64_t first, std::uint64_t count) {
+  const Tokens block = geometry.block_tokens(g);
+  const Tokens h = geometry.hash_unit();
+  return {block_key(keys, block * (first + 1), h),
+          static_cast<std::ptrdiff_t>(block.n / h.n * keys.key_bytes), count};
+}
+
 // visit(position, slot) for all positions of group `g`, ascending. A group that is not listed is
 // found again in prefetched batches: its entries must still be there, which holds as long as the
 // index did not change, or for a pinned hit (Hit::for_each_pinned). `keys` are those of the lookup.
@@ -109,16 +118,13 @@ void for_each_slot(const Geometry& geometry, const KeyIndex& index, const KeyVie
     for (std::size_t i = 0; i < hit.slots.size(); ++i) visit(hit.first_position + i, hit.slots[i]);
     return;
   }
-  const Tokens block = geometry.block_tokens(g);
-  const Tokens h = geometry.hash_unit();
-  const auto stride = static_cast<std::ptrdiff_t>(block.n / h.n * keys.key_bytes);
   const std::uint64_t end = hit.first_position + hit.whole;
   const std::uint64_t known = hit.whole > 0 && hit.deepest != no_slot ? 1 : 0;
   // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): written before it is read, hot
   std::array<SlotId, find_path_keys> found;
   for (std::uint64_t p = hit.first_position; p < end - known;) {
     const std::size_t n = std::min<std::uint64_t>(find_path_keys, end - known - p);
-    index.find_path(g, {block_key(keys, block * (p + 1), h), stride, n}, found);
+    index.find_path(g, block_keys(geometry, keys, g, p, n), found);
     for (std::size_t i = 0; i < n; ++i, ++p) {
       KVC_CHECK(found[i] != no_slot);
       visit(p, found[i]);

@@ -106,6 +106,7 @@ struct TierIndex::Body {
   void end_bad(Record& r);
 
   [[nodiscard]] Status verify_entry(SlotId slot, const std::vector<std::uint64_t>& links) const;
+  [[nodiscard]] Status verify_stretch(SlotId slot) const;
   [[nodiscard]] Status verify_dependent(SlotId slot) const;
   [[nodiscard]] Status verify_lists(SlotId slot) const;
   [[nodiscard]] Status verify_counts() const;

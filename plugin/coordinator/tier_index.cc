@@ -72,26 +72,54 @@ std::uint64_t TierIndex::tail_offsets(GroupId group, SlotId base) const {
 void TierIndex::find_path(GroupId group, const KeyRun& keys, std::span<SlotId> out) const {
   constexpr std::size_t walks = find_batch_keys;
   const Body& b = *body_;
-  const std::size_t steps = keys.count / walks;
-  if (steps < 2 || !prefix_closed(group)) return b.records.find_batch(group, keys, out);
+  const std::size_t share = keys.count / walks;
+  if (share < 2 || !prefix_closed(group)) return b.records.find_batch(group, keys, out);
   KVC_CHECK(out.size() >= keys.count);
-  // Walk w starts at position w * steps + steps - 1; what is behind the last one is looked up.
-  const auto last = static_cast<std::ptrdiff_t>(steps - 1);
+  // Walk w fills positions [w * share, (w + 1) * share) from their end, which is looked up; what is
+  // behind the last one is looked up too.
+  const auto last = static_cast<std::ptrdiff_t>(share - 1);
   const KeyRun starts{keys.first + last * keys.stride,
-                      static_cast<std::ptrdiff_t>(steps) * keys.stride, walks};
-  std::array<SlotId, walks> at{};
-  b.records.find_batch(group, starts, at);
-  for (const SlotId slot : at) KVC_CHECK(slot != no_slot);
-  for (std::size_t step = steps - 1;; --step) {
-    for (std::size_t w = 0; w < walks; ++w) out[w * steps + step] = at[w];
-    if (step == 0) break;
-    for (SlotId& slot : at) slot = b.records[slot].support - 1;  // there: its child is published
-    for (const SlotId slot : at) {
-      KVC_CHECK(b.records.known(slot));
-      __builtin_prefetch(&b.records[slot], 1);
+                      static_cast<std::ptrdiff_t>(share) * keys.stride, walks};
+  struct Walk {
+    SlotId at = no_slot;
+    SlotId* first = nullptr;  // of its positions
+    std::size_t left = 0;     // of them, with that of `at`
+  };
+  std::array<SlotId, walks> found{};
+  b.records.find_batch(group, starts, found);
+  std::array<Walk, walks> open{};
+  for (std::size_t w = 0; w < walks; ++w) {
+    KVC_CHECK(found[w] != no_slot);
+    open[w] = {found[w], &out[w * share], share};
+  }
+  for (std::size_t count = walks; count > 0;) {
+    for (std::size_t w = 0; w < count;) {
+      Walk& walk = open[w];
+      KVC_CHECK(b.records.known(walk.at));
+      const Record& r = b.records[walk.at];
+      // Itself and its stretch but for the last of it, which is read for what is behind.
+      const auto near =
+          static_cast<std::uint32_t>(std::min<std::size_t>(r.stretch(), walk.left - 1));
+      const std::uint32_t sure = std::max(near, 1U);
+      SlotId* const to = walk.first + (walk.left - sure);
+      // to[sure - 1] is the entry itself, to[0] its furthest ancestor.
+      const SlotId furthest = r.ancestor(walk.at, sure - 1);
+      if (furthest <= walk.at) {
+        for (std::uint32_t i = 0; i < sure; ++i) to[i] = furthest + i;
+      } else {
+        for (std::uint32_t i = 0; i < sure; ++i) to[i] = furthest - i;
+      }
+      walk.left -= sure;
+      if (walk.left == 0) {
+        walk = open[--count];
+        continue;
+      }
+      walk.at = near > 0 ? r.ancestor(walk.at, near) : r.support - 1;
+      __builtin_prefetch(&b.records[walk.at].meta);
+      ++w;
     }
   }
-  const std::size_t done = walks * steps;
+  const std::size_t done = walks * share;
   const KeyRun rest{keys.first + static_cast<std::ptrdiff_t>(done) * keys.stride, keys.stride,
                     keys.count - done};
   if (rest.count != 0) b.records.find_batch(group, rest, out.subspan(done));
@@ -156,7 +184,7 @@ void TierIndex::drop_supports(const Supports& s) {
 void TierIndex::reserve(SlotId entry, GroupId group, const std::byte* key, const KeyView& path,
                         Tokens end, RunId run, const Supports& supports) {
   Body& b = *body_;
-  KVC_CHECK(b.order.is_open(run) && group < groups_max && end.n != 0 && end.n <= UINT32_MAX);
+  KVC_CHECK(b.order.is_open(run) && group < groups_max && end.n != 0 && end <= indexed_end_max);
   KVC_CHECK(!supports.no_parent);
   b.records.ensure(entry);
   Record& r = b.records[entry];
@@ -174,6 +202,7 @@ void TierIndex::reserve(SlotId entry, GroupId group, const std::byte* key, const
     r.set(Record::chain_bit, true);
     if (!supports.root) {
       r.support = supports.first + 1;  // the hold becomes the child's
+      r.extend_stretch(entry, supports.first, b.records[supports.first]);
       b.join_siblings(entry);
     }
     b.hold_path(run, entry);

@@ -73,6 +73,9 @@ class TierSink {
   virtual void failed(SlotId entry, std::uint32_t tag, bool copy_open) = 0;
 };
 
+// Entries end at most here: records keep ends in 32 bits.
+inline constexpr Tokens indexed_end_max{UINT32_MAX};
+
 struct TierIndexCounters {
   std::uint64_t published = 0;
   std::uint64_t reserved = 0;  // with landed ones
@@ -156,8 +159,8 @@ class TierIndex final : public KeyIndex {
   // A free slot takes the absent key; ends the hold on `supports`. A chain entry moves the writer
   // pin of `run`; it becomes a support of the run's unsupported dependents that end in it, and of
   // what hangs on a tail inside its block; a tail becomes one of what ends with it. Requires
-  // !supports.no_parent, a free slot, end < 2^32, and that `path` is the same for all calls of a
-  // run, as far as it goes.
+  // !supports.no_parent, a free slot, end <= indexed_end_max, and that `path` is the same for all
+  // calls of a run, as far as it goes.
   void reserve(SlotId entry, GroupId group, const std::byte* key, const KeyView& path, Tokens end,
                RunId run, const Supports& supports);
   // A bad published entry is written again in place. Requires bad(entry) and no open rewrite.

@@ -53,6 +53,9 @@ struct Record {
   static constexpr std::uint32_t tail_bit = 1U << 8;
   static constexpr std::uint32_t chain_bit = 1U << 9;
   static constexpr std::uint32_t listed_bit = 1U << 10;  // in its run's list of unsupported ones
+  // Chain entry: the ancestors of its stretch lie in the slots above it, not below.
+  static constexpr std::uint32_t upward_bit = 1U << 11;
+  static constexpr std::uint32_t stretch_max = 255;
 
   [[nodiscard]] EntryState state() const { return static_cast<EntryState>(meta & 7U); }
   void set_state(EntryState s) { meta = (meta & ~7U) | static_cast<std::uint32_t>(s); }
@@ -60,7 +63,22 @@ struct Record {
   void set_place(Place p) { meta = (meta & ~(3U << 3U)) | static_cast<std::uint32_t>(p) << 3U; }
   [[nodiscard]] bool has(std::uint32_t bit) const { return (meta & bit) != 0; }
   void set(std::uint32_t bit, bool on) { meta = on ? meta | bit : meta & ~bit; }
-  [[nodiscard]] GroupId group() const { return meta >> 16U; }
+  [[nodiscard]] GroupId group() const { return meta >> 16U & 0xffU; }
+  // Of a chain entry: so many of its ancestors, nearest first, lie in the slots next to it, one
+  // after the other, so that a walk over them reads one record. Slots of a path mostly do: they
+  // were given in a row. Right while the entry is keyed, as its ancestors stay where they are.
+  [[nodiscard]] std::uint32_t stretch() const { return meta >> 24U; }
+  [[nodiscard]] SlotId ancestor(SlotId own, std::uint32_t n) const {
+    return has(upward_bit) ? own + n : own - n;
+  }
+  // A new entry at slot `own` whose parent is `from`. Requires: no stretch yet.
+  void extend_stretch(SlotId own, SlotId parent, const Record& from) {
+    const bool upward = parent == own + 1;
+    if (!upward && parent + 1 != own) return;
+    const bool longer = from.stretch() > 0 && from.has(upward_bit) == upward;
+    set(upward_bit, upward);
+    meta |= (longer ? std::min(from.stretch() + 1, stretch_max) : 1U) << 24U;
+  }
   [[nodiscard]] bool published() const { return state() == EntryState::published; }
   [[nodiscard]] bool keyed() const {
     return state() >= EntryState::reserved && state() <= EntryState::published;
@@ -82,7 +100,7 @@ struct Record {
     dep2_next = static_cast<std::uint32_t>(v >> 32U);
   }
 };
-static_assert(sizeof(Record) == 48);
+static_assert(sizeof(Record) == 48 && groups_max <= 256);
 
 // Threads: one user. Owns: records, keys, table. Invariants: every keyed record is reachable from
 // its key, and no other.

@@ -97,6 +97,7 @@ Status TierIndex::Body::verify_entry(SlotId slot, const std::vector<std::uint64_
     return wrong(slot, "dead or alive in the wrong part of the order");
   if (!chained()) return {};
   if (r.has(Record::chain_bit)) {
+    if (Status s = verify_stretch(slot); !s.ok()) return s;
     if (r.support == 0) return r.end == block.n ? Status{} : wrong(slot, "chain without parent");
     const Record& parent = at(r.support - 1);
     if (!parent.keyed() || !parent.has(Record::chain_bit) || parent.end + block.n != r.end)
@@ -105,6 +106,18 @@ Status TierIndex::Body::verify_entry(SlotId slot, const std::vector<std::uint64_
     return {};
   }
   return verify_dependent(slot);
+}
+
+// The slots that the stretch names are those of the parents.
+Status TierIndex::Body::verify_stretch(SlotId slot) const {
+  const Record& r = records[slot];
+  const Record* child = &r;
+  for (std::uint32_t i = 1; i <= r.stretch(); ++i) {
+    const SlotId named = r.ancestor(slot, i);
+    if (child->support != named + 1) return wrong(slot, "its stretch leaves its path");
+    child = &at(named);
+  }
+  return {};
 }
 
 Status TierIndex::Body::verify_counts() const {

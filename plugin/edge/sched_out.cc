@@ -55,13 +55,19 @@ kvc_list SchedOutputs::usable(std::span<const SlotClass> classes) {
 }
 
 kvc_alloc_out SchedOutputs::alloc(const AllocResult& result) {
-  alloc_held_.begin(result.held.size());
+  std::uint64_t blocks = 0;
+  for (const HeldRange& range : result.held) blocks += range.behind - range.first;
+  alloc_held_.begin(blocks);
+  for (const HeldRange& range : result.held) {
+    for (std::uint64_t p = range.first; p < range.behind; ++p) {
+      alloc_held_.add({sizeof(kvc_block), range.group, range.blocks[p], p});
+    }
+  }
   media_.begin(result.media.size());
   for (const MediumTokens& m : result.media) {
     media_.add({sizeof(kvc_medium_tokens), static_cast<std::int32_t>(m.medium), m.tokens.n});
   }
-  return {sizeof(kvc_alloc_out), 0, result.job, add_blocks(alloc_held_, result.held),
-          list_of(media_.all())};
+  return {sizeof(kvc_alloc_out), 0, result.job, list_of(alloc_held_.all()), list_of(media_.all())};
 }
 
 kvc_plan SchedOutputs::plan(const PlanResult& result) {

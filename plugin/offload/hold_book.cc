@@ -18,6 +18,29 @@ void HoldBook::make_room(GroupId group, BlockId block) {
   reach_ = std::max(reach_, std::min(block_limit, block + block_jump));
 }
 
+std::uint64_t HoldBook::name_and_hold(GroupId group, const BlockId* blocks, std::uint64_t first,
+                                      std::uint64_t behind) {
+  std::uint64_t end = behind;
+  if (device_blocks_ == UINT64_MAX) {
+    for (end = first; end < behind && real(blocks[end]); ++end) make_room(group, blocks[end]);
+  }
+  Use* const uses = uses_[group].data();
+  const std::uint64_t known = std::min(uses_[group].size(), device_blocks_);
+  const BlockId null_block = null_block_;
+  std::uint64_t i = first;
+  for (; i < end; ++i) {
+    const auto soon = static_cast<std::uint64_t>(blocks[std::min(i + ahead, end - 1)]);
+    __builtin_prefetch(&uses[soon < known ? soon : 0], 1);
+    const auto block = static_cast<std::uint64_t>(blocks[i]);
+    if (block >= known || blocks[i] == null_block || uses[block].holds != 0) break;
+    uses[block] = {uses[block].tables + 1, 1, i};
+  }
+  KVC_OP(block, i - first);
+  table_references_ += i - first;
+  held_ += i - first;
+  return i;
+}
+
 const HoldBook::Use* HoldBook::find(GroupId group, BlockId block) const {
   KVC_OP(block, 1);
   const auto i = static_cast<std::uint64_t>(block);

@@ -61,6 +61,11 @@ class HoldBook {
     u.holds = 1;
     return true;
   }
+  // table_add and hold of blocks[i] at position i for every i in [first, behind), in one visit
+  // each. Stops before the first that is no block of the pool or that a job holds, and returns its
+  // position; `behind`: none is. Requires nothing of the blocks.
+  [[nodiscard]] std::uint64_t name_and_hold(GroupId group, const BlockId* blocks,
+                                            std::uint64_t first, std::uint64_t behind);
   void release(GroupId group, BlockId block) {
     Use& u = use(group, block);
     KVC_CHECK(u.holds > 0);
@@ -92,6 +97,8 @@ class HoldBook {
   }
   // The counts of the block are asked for soon. Requires nothing.
   void prefetch(GroupId group, BlockId block) const { __builtin_prefetch(where(group, block), 1); }
+  // How many blocks ahead of the one at hand a pass asks: as many as the core can have under way.
+  static constexpr std::uint64_t ahead = 24;
 
  private:
   static constexpr BlockId block_limit = BlockId{1} << 40;

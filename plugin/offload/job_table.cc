@@ -15,7 +15,8 @@ std::unique_ptr<Job> JobTable::fresh() const {
 }
 
 void JobTable::reserve(std::uint64_t jobs, std::uint64_t copies) {
-  copies_.reserve(copies);
+  // Every job may end in a chunk that is not full.
+  chunks_.reserve(copies / CopyChunk::room + jobs + 1);
   parts_.reserve(copies);
   open_.reserve(jobs);
   open_loads_.reserve(jobs);
@@ -53,7 +54,7 @@ void JobTable::erase_id(JobId id) {
 }
 
 Job& JobTable::create(JobKind kind, RequestId request, RequestIndex index) {
-  if (free_.empty()) reserve(pool_.size() + 16, copies_.capacity());
+  if (free_.empty()) reserve(pool_.size() + 16, 0);
   const std::uint32_t at = free_.back();
   Job& job = *pool_[at];
   open_.push_back(at);
@@ -84,7 +85,28 @@ Job* JobTable::find(JobId id) {
   return at == 0 ? nullptr : pool_[at - 1].get();
 }
 
-void JobTable::open_part(Job& job, RequestIndex request, OpenParts& parts) {
+CopyChunk& JobTable::chunk_with_room(Job& job) {
+  if (job.last_chunk != 0 && chunks_[job.last_chunk - 1].used < CopyChunk::room) {
+    return chunks_[job.last_chunk - 1];
+  }
+  std::uint32_t at = free_chunk_;
+  if (at != 0) {
+    free_chunk_ = chunks_[at - 1].next;
+    chunks_[at - 1].next = chunks_[at - 1].used = 0;
+  } else {
+    chunks_.emplace_back();
+    at = static_cast<std::uint32_t>(chunks_.size());
+  }
+  (job.last_chunk != 0 ? chunks_[job.last_chunk - 1].next : job.first_chunk) = at;
+  job.last_chunk = at;
+  return chunks_[at - 1];
+}
+
+JobTable::Part& JobTable::part_of(Job& job, RequestIndex request, OpenParts& parts) {
+  if (job.last_part != 0 && parts_[job.last_part - 1].request == request) {
+    return parts_[job.last_part - 1];
+  }
+  const std::uint32_t place = chunk_with_room(job).used;
   std::uint32_t at = free_part_;
   if (at != 0) {
     free_part_ = parts_[at - 1].next_of_job;
@@ -92,15 +114,12 @@ void JobTable::open_part(Job& job, RequestIndex request, OpenParts& parts) {
     parts_.emplace_back();
     at = static_cast<std::uint32_t>(parts_.size());
   }
-  parts_[at - 1] = Part{request, job.last_copy, 0, parts.first, 0, 0};
+  parts_[at - 1] = Part{request, job.last_chunk, place, 0, parts.first, 0, 0};
   if (parts.first != 0) parts_[parts.first - 1].prev_of_request = at;
   parts.first = at;
-  if (job.last_part != 0) {
-    parts_[job.last_part - 1].next_of_job = at;
-  } else {
-    job.first_part = at;
-  }
+  (job.last_part != 0 ? parts_[job.last_part - 1].next_of_job : job.first_part) = at;
   job.last_part = at;
+  return parts_[at - 1];
 }
 
 void JobTable::unlink_part(const Part& part, OpenParts& parts) {
@@ -115,74 +134,41 @@ void JobTable::unlink_part(const Part& part, OpenParts& parts) {
 }
 
 void JobTable::add_copy(Job& job, const CopyRecord& copy, OpenParts& parts) {
-  std::uint32_t at = free_copy_;
-  if (at != 0) {
-    free_copy_ = copies_[at - 1].next;
-    copies_[at - 1] = copy;
-  } else {
-    copies_.push_back(copy);
-    at = static_cast<std::uint32_t>(copies_.size());
-  }
-  copies_[at - 1].next = 0;
-  if (job.last_copy != 0) {
-    copies_[job.last_copy - 1].next = at;
-  } else {
-    job.first_copy = at;
-  }
-  job.last_copy = at;
-  if (job.last_part == 0 || parts_[job.last_part - 1].request != copy.request) {
-    open_part(job, copy.request, parts);
-  }
-  ++parts_[job.last_part - 1].copies;
+  ++part_of(job, copy.request, parts).copies;
+  CopyChunk& chunk = chunk_with_room(job);
+  chunk.copies[chunk.used++] = copy;
   ++job.copies;
   ++(job.kind == JobKind::load ? load_copies_ : store_copies_);
 }
 
-// As add_copy for each, the list of the job and its part touched once.
-void JobTable::add_copies(Job& job, RequestIndex request, std::span<const HeldBlock> held,
-                          std::span<const SlotId> entries, OpenParts& parts) {
-  constexpr std::size_t ahead = 8;  // free places are mostly in a row
-  KVC_CHECK(held.size() == entries.size());
-  const std::size_t n = entries.size();
-  for (std::size_t i = 0; i < n; ++i) {
-    std::uint32_t at = free_copy_;
-    if (at == 0) {
-      copies_.emplace_back();
-      at = static_cast<std::uint32_t>(copies_.size());
-    } else {
-      free_copy_ = copies_[at - 1].next;
-    }
-    CopyRecord& copy = copies_[at - 1];
-    __builtin_prefetch(&copy + ahead, 1);
-    // The blocks are listed deepest first.
-    const HeldBlock& from = held[n - 1 - i];
-    copy = CopyRecord{};
-    copy.block = from.block;
-    copy.position = from.position;
-    copy.entry = entries[i];
-    copy.request = request;
-    copy.group = static_cast<std::uint8_t>(from.group);
-    if (job.last_copy != 0) {
-      copies_[job.last_copy - 1].next = at;
-    } else {
-      job.first_copy = at;
-    }
-    job.last_copy = at;
-    if (i != 0) continue;
-    if (job.last_part == 0 || parts_[job.last_part - 1].request != request) {
-      open_part(job, request, parts);
+void JobTable::add_copies(Job& job, const CopyRun& run, OpenParts& parts) {
+  const std::size_t n = run.entries.size();
+  if (n == 0) return;
+  KVC_CHECK(run.first + n <= UINT32_MAX);
+  part_of(job, run.request, parts).copies += static_cast<std::uint32_t>(n);
+  for (std::size_t i = 0; i < n;) {
+    CopyChunk& chunk = chunk_with_room(job);
+    const std::size_t end = std::min<std::size_t>(n, i + CopyChunk::room - chunk.used);
+    for (CopyRecord* to = &chunk.copies[chunk.used]; i < end; ++i, ++to, ++chunk.used) {
+      CopyRecord copy;
+      copy.block = run.blocks[i];
+      copy.position = static_cast<std::uint32_t>(run.first + i);
+      copy.entry = run.entries[i];
+      copy.request = run.request;
+      copy.group = static_cast<std::uint8_t>(run.group);
+      copy.pinned = i >= run.pinned_from;
+      *to = copy;
     }
   }
-  if (n != 0) parts_[job.last_part - 1].copies += static_cast<std::uint32_t>(n);
   job.copies += n;
   (job.kind == JobKind::load ? load_copies_ : store_copies_) += n;
 }
 
 void JobTable::forget(Job& job) {
   KVC_CHECK(job.id != 0 && job.planned);
-  if (job.last_copy != 0) {
-    copies_[job.last_copy - 1].next = free_copy_;
-    free_copy_ = job.first_copy;
+  if (job.last_chunk != 0) {
+    chunks_[job.last_chunk - 1].next = free_chunk_;
+    free_chunk_ = job.first_chunk;
   }
   if (job.last_part != 0) {
     parts_[job.last_part - 1].next_of_job = free_part_;
@@ -254,7 +240,13 @@ std::string JobTable::verify() const {
   for (const std::uint32_t at : open_) {
     const Job& job = *pool_[at];
     std::uint64_t own = 0;
-    for (std::uint32_t n = job.first_copy; n != 0; n = copies_[n - 1].next) ++own;
+    for (std::uint32_t c = job.first_chunk; c != 0; c = chunks_[c - 1].next) {
+      const CopyChunk& chunk = chunks_[c - 1];
+      if (chunk.used == 0 || (chunk.next != 0 && chunk.used != CopyChunk::room)) {
+        return fmt::format("job {}: a chunk with {} copies", job.id, chunk.used);
+      }
+      own += chunk.used;
+    }
     if (own != job.copies) {
       return fmt::format("job {} counts {} copies, {} are there", job.id, job.copies, own);
     }

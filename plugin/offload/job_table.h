@@ -1,5 +1,6 @@
 // Jobs between the call that hands their id out and the last rank's report (design 2.3 "Jobs").
 #pragma once
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -14,20 +15,40 @@ namespace kvc {
 using RequestIndex = std::uint32_t;
 inline constexpr RequestIndex no_request = UINT32_MAX;
 
-// One block of a job: a tier entry and the device block that the job holds.
+// One block of a job: a tier entry and the device block that the job holds. Positions fit 32 bits:
+// the index takes ends below 2^32 tokens only.
 struct CopyRecord {
   BlockId block = 0;
-  std::uint64_t position = 0;
+  std::uint32_t position = 0;
   SlotId entry = no_slot;
   RequestIndex request = no_request;
-  std::uint32_t next = 0;  // the job's next copy + 1: the table's own
   std::uint8_t group = 0;
   bool handoff : 1 = false;
   bool offer_open : 1 = false;  // a store whose offer has no outcome yet
   bool owned : 1 = false;       // counts as named by its live request (groups without cells)
   bool failed : 1 = false;      // a rank named it
+  bool pinned : 1 = false;      // a load that pins its entry by itself
 };
-static_assert(sizeof(CopyRecord) == 32 && groups_max <= 256);
+static_assert(sizeof(CopyRecord) == 24 && groups_max <= 256);
+
+// Copies of one job, in the order of addition.
+struct CopyChunk {
+  static constexpr std::uint32_t room = 21;
+  std::uint32_t next = 0;  // the job's next chunk + 1, or the next free one
+  std::uint32_t used = 0;
+  std::array<CopyRecord, room> copies;
+};
+static_assert(sizeof(CopyChunk) == 512);
+
+// Copies of one request and group: blocks[i] and entries[i] at position first + i.
+struct CopyRun {
+  RequestIndex request = no_request;
+  GroupId group = 0;
+  std::uint64_t first = 0;
+  const BlockId* blocks = nullptr;
+  std::span<const SlotId> entries;
+  std::size_t pinned_from = 0;  // entries from here on are pinned by themselves
+};
 
 struct Job {
   JobId id = 0;
@@ -55,8 +76,8 @@ struct Job {
     return (ended_bits[rank / 64] >> (rank % 64) & 1U) != 0;
   }
   // Links of the table.
-  std::uint32_t first_copy = 0;  // + 1
-  std::uint32_t last_copy = 0;
+  std::uint32_t first_chunk = 0;  // + 1
+  std::uint32_t last_chunk = 0;
   std::uint32_t first_part = 0;  // + 1
   std::uint32_t last_part = 0;
   std::uint32_t next_waiting = 0;  // + 1: next job that waits for a plan
@@ -89,25 +110,22 @@ class JobTable {
   [[nodiscard]] bool used(JobId id) const { return id != 0 && id <= last_id_; }
   // `parts`: those of copy.request. They stay where they are until the job is removed.
   void add_copy(Job& job, const CopyRecord& copy, OpenParts& parts);
-  // Copies of one request and group: block and position of each from `held`, deepest first, its
-  // entry from `entries`, shallowest first. Requires: as many entries as blocks.
-  void add_copies(Job& job, RequestIndex request, std::span<const HeldBlock> held,
-                  std::span<const SlotId> entries, OpenParts& parts);
+  void add_copies(Job& job, const CopyRun& run, OpenParts& parts);
   // In the order of addition.
   template <class Visit>
   void for_each_copy(const Job& job, Visit visit) {
-    for (std::uint32_t at = job.first_copy; at != 0;) {
-      KVC_OP(copy, 1);
-      CopyRecord& copy = copies_[at - 1];
-      at = copy.next;
-      visit(copy);
+    for (std::uint32_t at = job.first_chunk; at != 0; at = chunks_[at - 1].next) {
+      CopyChunk& chunk = chunks_[at - 1];
+      KVC_OP(copy, chunk.used);
+      for (std::uint32_t i = 0; i < chunk.used; ++i) visit(chunk.copies[i]);
     }
   }
   template <class Visit>
   void for_each_copy(const Job& job, Visit visit) const {
-    for (std::uint32_t at = job.first_copy; at != 0; at = copies_[at - 1].next) {
-      KVC_OP(copy, 1);
-      visit(copies_[at - 1]);
+    for (std::uint32_t at = job.first_chunk; at != 0; at = chunks_[at - 1].next) {
+      const CopyChunk& chunk = chunks_[at - 1];
+      KVC_OP(copy, chunk.used);
+      for (std::uint32_t i = 0; i < chunk.used; ++i) visit(chunk.copies[i]);
     }
   }
   // Copies of one request in all open jobs, newest part first, each part in the order of addition.
@@ -115,11 +133,15 @@ class JobTable {
   void for_each_copy(const OpenParts& parts, Visit visit) {
     for (std::uint32_t at = parts.first; at != 0; at = parts_[at - 1].next_of_request) {
       const Part& part = parts_[at - 1];
-      std::uint32_t node = part.first_copy;
-      for (std::uint32_t i = 0; i < part.copies; ++i) {
-        KVC_OP(copy, 1);
-        visit(copies_[node - 1]);
-        node = copies_[node - 1].next;
+      std::uint32_t chunk = part.first_chunk;
+      std::uint32_t i = part.first_copy;
+      KVC_OP(copy, part.copies);
+      for (std::uint32_t n = 0; n < part.copies; ++n, ++i) {
+        if (i == CopyChunk::room) {
+          chunk = chunks_[chunk - 1].next;
+          i = 0;
+        }
+        visit(chunks_[chunk - 1].copies[i]);
       }
     }
   }
@@ -161,7 +183,8 @@ class JobTable {
   // Consecutive copies of a job that are of one request.
   struct Part {
     RequestIndex request = no_request;
-    std::uint32_t first_copy = 0;  // + 1, as all links
+    std::uint32_t first_chunk = 0;  // + 1, as all links
+    std::uint32_t first_copy = 0;   // its place in the chunk
     std::uint32_t copies = 0;
     std::uint32_t next_of_request = 0;
     std::uint32_t prev_of_request = 0;
@@ -173,7 +196,10 @@ class JobTable {
   };
   Queue& queue(JobKind kind) { return kind == JobKind::load ? loads_ : stores_; }
   [[nodiscard]] std::unique_ptr<Job> fresh() const;
-  void open_part(Job& job, RequestIndex request, OpenParts& parts);
+  // The job's last chunk, with room for a copy.
+  CopyChunk& chunk_with_room(Job& job);
+  // The part that the job's next copy, of this request, belongs to.
+  Part& part_of(Job& job, RequestIndex request, OpenParts& parts);
   void unlink_part(const Part& part, OpenParts& parts);
   void forget(Job& job);
   // Places of ids: a table of pool indices + 1 by the low bits of the id, probed upwards. Unlike a
@@ -190,8 +216,8 @@ class JobTable {
   std::vector<std::uint32_t> open_;
   std::vector<std::uint32_t> open_loads_;
   std::vector<std::uint32_t> ids_;  // a power of two, at least twice the jobs
-  std::vector<CopyRecord> copies_;
-  std::uint32_t free_copy_ = 0;  // + 1
+  std::vector<CopyChunk> chunks_;
+  std::uint32_t free_chunk_ = 0;  // + 1
   std::vector<Part> parts_;
   std::uint32_t free_part_ = 0;  // + 1
   Queue loads_;

@@ -136,11 +136,13 @@ void RequestTable::set_cell(GroupProgress& g, GroupId group, std::uint64_t posit
   if (old >= 0) holds_.table_remove(group, old);
 }
 
-std::uint64_t RequestTable::set_table(Request& r, GroupId group, const TableView& table) {
+std::uint64_t RequestTable::set_table(Request& r, GroupId group, const TableView& table,
+                                      NamedRange named) {
   GroupProgress& g = r.groups[group];
   KVC_CHECK(stored_by_position_[group] && table.first_changed <= table.count);
   g.cells.ensure(table.count);
-  if (g.length == 0) return fill_table(g, group, table);
+  if (g.length == 0) return fill_table(g, group, table, named);
+  KVC_CHECK(named.first == named.behind);
   std::uint64_t foreign = 0;
   for (std::uint64_t i = std::min(table.first_changed, g.length); i < table.count; ++i) {
     const BlockId block = table.blocks[i];
@@ -159,13 +161,25 @@ std::uint64_t RequestTable::set_table(Request& r, GroupId group, const TableView
 }
 
 // set_table where there was none: all cells are zero.
-std::uint64_t RequestTable::fill_table(GroupProgress& g, GroupId group, const TableView& table) {
-  constexpr std::uint64_t ahead = 16;
+std::uint64_t RequestTable::fill_table(GroupProgress& g, GroupId group, const TableView& table,
+                                       NamedRange named) {
   KVC_OP(cell, table.count);
-  std::uint64_t foreign = 0;
+  KVC_CHECK(named.first <= named.behind && named.behind <= table.count);
   BlockId* cells = g.cells.data();
-  for (std::uint64_t i = 0; i < table.count; ++i) {
-    if (i + ahead < table.count) holds_.prefetch(group, table.blocks[i + ahead]);
+  const std::uint64_t foreign = fill_cells(cells, group, table, {0, named.first}) +
+                                fill_cells(cells, group, table, {named.behind, table.count});
+  for (std::uint64_t i = named.first; i < named.behind; ++i) cells[i] = table.blocks[i] + 1;
+  g.length = table.count;
+  return foreign;
+}
+
+// The part of fill_table that names blocks.
+std::uint64_t RequestTable::fill_cells(BlockId* cells, GroupId group, const TableView& table,
+                                       NamedRange range) {
+  std::uint64_t foreign = 0;
+  for (std::uint64_t i = range.first; i < range.behind; ++i) {
+    if (i + HoldBook::ahead < range.behind)
+      holds_.prefetch(group, table.blocks[i + HoldBook::ahead]);
     const BlockId block = table.blocks[i];
     if (holds_.real(block)) {
       cells[i] = block + 1;
@@ -175,7 +189,6 @@ std::uint64_t RequestTable::fill_table(GroupProgress& g, GroupId group, const Ta
       ++foreign;
     }
   }
-  g.length = table.count;
   return foreign;
 }
 

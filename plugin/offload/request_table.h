@@ -88,6 +88,12 @@ struct RequestLimits {
   Tokens max_total;  // UINT64_MAX: tables grow
 };
 
+// Positions [first, behind) of a table whose blocks the hold book counts as named already.
+struct NamedRange {
+  std::uint64_t first = 0;
+  std::uint64_t behind = 0;
+};
+
 // Threads:    scheduler role only.
 // Owns:       requests and their keys; table cells; the memory of ids.
 // Invariants: live() <= live_max; key bytes of live requests <= key_bytes_max; table references in
@@ -127,8 +133,8 @@ class RequestTable {
 
   // Takes over a table: entries from first_changed on are new, the rest is as before. Foreign ids
   // count as null and are reported by the number of them. Requires: the group has cells,
-  // first_changed <= count.
-  std::uint64_t set_table(Request& r, GroupId group, const TableView& table);
+  // first_changed <= count; with `named` no table yet.
+  std::uint64_t set_table(Request& r, GroupId group, const TableView& table, NamedRange named = {});
   void clear_tables(Request& r);
   [[nodiscard]] bool has_cells(GroupId group) const { return stored_by_position_[group]; }
 
@@ -167,7 +173,9 @@ class RequestTable {
   static BlockId decode(BlockId cell) {
     return (cell & foreign_bit) != 0 ? foreign_cell : (cell & ~waiting_bit) - 1;
   }
-  std::uint64_t fill_table(GroupProgress& g, GroupId group, const TableView& table);
+  std::uint64_t fill_table(GroupProgress& g, GroupId group, const TableView& table,
+                           NamedRange named);
+  std::uint64_t fill_cells(BlockId* cells, GroupId group, const TableView& table, NamedRange range);
   void set_cell(GroupProgress& g, GroupId group, std::uint64_t position, BlockId cell);
 
   const Geometry& geometry_;

@@ -72,6 +72,14 @@ struct HeldBlock {
   std::uint64_t position = 0;
 };
 
+// blocks[p] at position p, for every p in [first, behind).
+struct HeldRange {
+  std::uint32_t group = 0;
+  const BlockId* blocks = nullptr;
+  std::uint64_t first = 0;
+  std::uint64_t behind = 0;
+};
+
 struct TableView {  // of one group; its index in the span is the group. count 0: unchanged or not
                     // passed
   const BlockId* blocks = nullptr;
@@ -154,7 +162,7 @@ struct MediumTokens {
 
 struct AllocResult {
   JobId job = 0;
-  std::span<const HeldBlock> held;
+  std::span<const HeldRange> held;  // of the tables that were passed; by group
   std::span<const MediumTokens> media;
 };
 

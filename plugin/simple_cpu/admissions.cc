@@ -59,24 +59,36 @@ void Admissions::preempt(RequestIndex index) {
   core_.touch_explain(index);
 }
 
-void Admissions::set_tables(RequestIndex index, std::span<const TableView> tables) {
+bool Admissions::size_fits(GroupId group, const TableView& table) const {
+  const Tokens limit = core_.limits.max_total_tokens;
+  // Room for the look-ahead of a step beyond the longest request.
+  return table.first_changed <= table.count &&
+         (limit == no_token_limit ||
+          table.count <= ceil_div(limit.n, core_.geometry.block_tokens(group).n) * 2 + 64);
+}
+
+bool Admissions::fills_table(const Request& r, GroupId group, const TableView& table) const {
+  return core_.requests.has_cells(group) && r.groups[group].length == 0 && table.count != 0 &&
+         size_fits(group, table);
+}
+
+void Admissions::set_tables(RequestIndex index, std::span<const TableView> tables,
+                            std::span<const NamedRange> named) {
   Request& r = core_.requests[index];
   const std::size_t count = std::min<std::size_t>(tables.size(), core_.geometry.groups());
   for (GroupId g = 0; g < count; ++g) {
     const TableView& table = tables[g];
     if (table.count == 0 || !core_.requests.has_cells(g)) continue;
-    const Tokens limit = core_.limits.max_total_tokens;
-    const std::uint64_t block = core_.geometry.block_tokens(g).n;
-    // Room for the look-ahead of a step beyond the longest request.
-    if (table.first_changed > table.count ||
-        (limit != no_token_limit && table.count > ceil_div(limit.n, block) * 2 + 64)) {
+    if (!size_fits(g, table)) {
       core_.faults.report("table-size",
                           "request {} group {}: a table of {} entries, changed from {}, for at "
                           "most {} tokens",
-                          r.id, g, table.count, table.first_changed, limit.n);
+                          r.id, g, table.count, table.first_changed,
+                          core_.limits.max_total_tokens.n);
       continue;
     }
-    const std::uint64_t foreign = core_.requests.set_table(r, g, table);
+    const std::uint64_t foreign =
+        core_.requests.set_table(r, g, table, named.empty() ? NamedRange{} : named[g]);
     if (foreign != 0) {
       core_.faults.report("foreign-block",
                           "request {} group {}: {} table entries are no blocks of "

@@ -19,12 +19,12 @@ bool CandidatePlanner::legal(const Candidate& c) const {
     return false;
   }
   if (c.end == Tokens{} || c.end.n % geometry.hash_unit().n != 0 ||
-      c.end > core_.limits.max_total_tokens) {
+      c.end > std::min(core_.limits.max_total_tokens, indexed_end_max)) {
     core_.faults.report("candidate-end",
                         "candidate block {} of group {} has a key of {} tokens; multiples of {} "
                         "up to {} are possible",
                         c.block, c.group, c.end.n, geometry.hash_unit().n,
-                        core_.limits.max_total_tokens.n);
+                        std::min(core_.limits.max_total_tokens, indexed_end_max).n);
     return false;
   }
   return true;
@@ -73,7 +73,8 @@ void CandidatePlanner::commit(const Candidate& c, SlotId entry, Job*& job) {
   if (job == nullptr) job = &core_.jobs.create(JobKind::store, 0, no_request);
   CopyRecord copy;
   copy.block = c.block;
-  copy.position = (c.end.n - 1) / core_.geometry.block_tokens(c.group).n;
+  copy.position =
+      static_cast<std::uint32_t>((c.end.n - 1) / core_.geometry.block_tokens(c.group).n);
   copy.entry = entry;
   copy.group = static_cast<std::uint8_t>(c.group);
   copy.offer_open = true;

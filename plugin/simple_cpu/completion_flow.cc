@@ -60,12 +60,22 @@ void CompletionFlow::condemn(SlotId entry) {
   for (std::size_t i = 0; i < core_.jobs.open_loads(); ++i) {
     KVC_OP(job, 1);
     Job& job = core_.jobs.open_load_at(i);
-    if (job.verdict_given || job.forced != Code::ok) continue;
-    bool reads = false;
-    core_.jobs.for_each_copy(job, [&](const CopyRecord& c) { reads = reads || c.entry == entry; });
-    if (reads) job.forced = Code::io;
+    const bool decided = job.verdict_given || job.forced != Code::ok;
+    core_.jobs.for_each_copy(job, [&](CopyRecord& copy) {
+      if (copy.entry != entry) return;
+      if (!decided) job.forced = Code::io;
+      pin_alone(copy);
+    });
   }
   core_.tier.condemn(entry);
+}
+
+// As an ancestor of what the load pins the entry is safe from eviction, not from a reset, nor from
+// being written again once it is bad.
+void CompletionFlow::pin_alone(CopyRecord& copy) {
+  if (copy.pinned) return;
+  core_.tier.pin(copy.entry, PinKind::job);
+  copy.pinned = true;
 }
 
 void CompletionFlow::take_failures(Job& job, const ReportEntry& entry) {
@@ -286,7 +296,7 @@ void CompletionFlow::end_job(Job& job) {
   if (job.kind == JobKind::load && is_ok(status)) core_.counters.load_blocks += job.copies;
   core_.jobs.for_each_copy(job, [&](CopyRecord& copy) {
     if (job.kind == JobKind::load) {
-      core_.tier.unpin(copy.entry, PinKind::job);
+      if (copy.pinned) core_.tier.unpin(copy.entry, PinKind::job);
     } else {
       end_store_copy(job, copy);
     }
@@ -309,7 +319,10 @@ void CompletionFlow::reset_jobs(bool invalidate) {
     if (job.kind == JobKind::store) {
       core_.jobs.for_each_copy(job,
                                [&](CopyRecord& copy) { end_offer(copy, Outcome::dropped_reset); });
-    } else if (invalidate && !job.verdict_given && job.forced == Code::ok) {
+      continue;
+    }
+    core_.jobs.for_each_copy(job, [&](CopyRecord& copy) { pin_alone(copy); });
+    if (invalidate && !job.verdict_given && job.forced == Code::ok) {
       job.forced = job.planned ? Code::io : Code::cancelled;
       job.without_copies = job.without_copies || !job.planned;
     }

@@ -46,6 +46,7 @@ class CompletionFlow final : private TierListener {
   void end_job(Job& job);
   void end_store_copy(const Job& job, CopyRecord& copy);
   void end_copy(CopyRecord& copy);
+  void pin_alone(CopyRecord& copy);
   void stored_event(RequestIndex index, SlotId entry);
   void published(SlotId entry, std::uint32_t tag) override;
   void landed_ended(std::uint32_t tag, bool by_reset) override;

@@ -25,6 +25,8 @@ namespace kvc {
 struct RoleCounters {
   std::uint64_t lookups = 0;
   std::uint64_t lookup_hit_tokens = 0;
+  std::uint64_t bisections = 0;    // searches of one group whose prefix was closed
+  std::uint64_t linear_walks = 0;  // and of one whose was not
   std::uint64_t lookups_attached = 0;
   std::uint64_t tokens_lost_no_state = 0;  // K6-49
   std::uint64_t draft_dropped_tokens = 0;  // K8-77

@@ -6,22 +6,14 @@
 
 namespace kvc {
 
-namespace {
-
-// Positions ahead of the one at hand whose hold cells are asked for: as many as the core can have
-// under way.
-constexpr std::uint64_t prefetched = 24;
-
-}  // namespace
-
 LoadFlow::LoadFlow(SchedulerCore& core, Admissions& admissions, LookupFlow& lookups)
-    : core_(core), admissions_(admissions), lookups_(lookups) {
+    : core_(core), admissions_(admissions), lookups_(lookups), named_(core.geometry.groups()) {
+  held_.reserve(core.geometry.groups());
   if (core.limits.max_total_tokens == no_token_limit) return;
   std::uint64_t blocks = 0;
   for (const GroupId g : core.geometry.cacheable()) {
-    blocks += core.geometry.end_position(g, core.limits.max_total_tokens);
+    blocks = std::max(blocks, core.geometry.end_position(g, core.limits.max_total_tokens));
   }
-  held_.resize(blocks);
   entries_.reserve(blocks);
 }
 
@@ -30,31 +22,42 @@ Status LoadFlow::take_blocks(const Request& r, Tokens accepted, std::span<const 
     return {Code::arg, fmt::format("request {} accepts {} tokens; {} were offered, in units of {}",
                                    r.id, accepted.n, r.offered.n, core_.geometry.hash_unit().n)};
   }
-  std::size_t count = 0;
-  const Tokens end = r.device + accepted;
-  for_each_needed_range(
-      core_.geometry, r.device, end,
-      [&](GroupId, std::uint64_t first, std::uint64_t behind) { count += behind - first; });
-  if (held_.size() < count) held_.resize(count);
-  room_ = count;
-  used_ = count;  // filled from the end: deepest first
+  held_.clear();
+  std::fill(named_.begin(), named_.end(), NamedRange{});
   Status status;
-  for_each_needed_range(core_.geometry, r.device, end,
+  for_each_needed_range(core_.geometry, r.device, r.device + accepted,
                         [&](GroupId g, std::uint64_t first, std::uint64_t behind) {
+                          if (!status.ok()) return;
                           const TableView table = g < tables.size() ? tables[g] : TableView{};
-                          for (std::uint64_t p = first; p < behind && status.ok(); ++p) {
-                            if (p + prefetched < table.count)
-                              core_.holds.prefetch(g, table.blocks[p + prefetched]);
-                            if (p >= table.count || !core_.holds.real(table.blocks[p])) {
-                              status = refuse_entry(r, g, p, table);
-                            } else if (!core_.holds.hold_alone(g, table.blocks[p])) {
-                              status = refuse_held(r, g, p, table.blocks[p]);
-                            } else {
-                              held_[--used_] = {g, table.blocks[p], p};
-                            }
-                          }
+                          const std::uint64_t stop = hold_range(r, g, table, first, behind);
+                          held_.push_back({g, table.blocks, first, stop});
+                          if (stop == behind) return;
+                          status = stop < table.count && core_.holds.real(table.blocks[stop])
+                                       ? refuse_held(r, g, stop, table.blocks[stop])
+                                       : refuse_entry(r, g, stop, table);
                         });
+  if (!status.ok()) {
+    drop_holds();
+    unname(tables);
+  }
   return status;
+}
+
+// The position that cannot be held, or `behind`.
+std::uint64_t LoadFlow::hold_range(const Request& r, GroupId group, const TableView& table,
+                                   std::uint64_t first, std::uint64_t behind) {
+  const std::uint64_t there = std::max(first, std::min(behind, table.count));
+  if (admissions_.fills_table(r, group, table)) {
+    const std::uint64_t stop = core_.holds.name_and_hold(group, table.blocks, first, there);
+    named_[group] = {first, stop};
+    return stop;
+  }
+  for (std::uint64_t p = first; p < there; ++p) {
+    if (p + HoldBook::ahead < there) core_.holds.prefetch(group, table.blocks[p + HoldBook::ahead]);
+    const BlockId block = table.blocks[p];
+    if (!core_.holds.real(block) || !core_.holds.hold_alone(group, block)) return p;
+  }
+  return there;
 }
 
 Status LoadFlow::refuse_held(const Request& r, GroupId group, std::uint64_t position,
@@ -76,46 +79,78 @@ Status LoadFlow::refuse_entry(const Request& r, GroupId group, std::uint64_t pos
                                                                  : "no block of the pool")};
 }
 
-void LoadFlow::drop_blocks() {
-  for (const HeldBlock& h : held()) core_.holds.release(h.group, h.block);
-  room_ = used_ = 0;
+void LoadFlow::drop_holds() {
+  for (const HeldRange& range : held_) {
+    for (std::uint64_t p = range.first; p < range.behind; ++p) {
+      core_.holds.release(range.group, range.blocks[p]);
+    }
+  }
+  held_.clear();
+}
+
+void LoadFlow::unname(std::span<const TableView> tables) {
+  for (GroupId g = 0; g < named_.size(); ++g) {
+    for (std::uint64_t p = named_[g].first; p < named_[g].behind; ++p) {
+      core_.holds.table_remove(g, tables[g].blocks[p]);
+    }
+  }
+}
+
+// The entries of the group's hit, in the order of positions: entries_. Pins the same as a lease on
+// the hit does (Hit::for_each_pinned), from the returned place on: of a path the deepest block,
+// which keeps its ancestors.
+std::size_t LoadFlow::pin_entries(const KeyView& keys, GroupId g, const GroupHit& found) {
+  entries_.clear();
+  std::size_t walked = 0;
+  if (!found.brief) {
+    entries_.insert(entries_.end(), found.slots.begin(), found.slots.end());
+  } else if (found.listed()) {
+    entries_.insert(entries_.end(), found.slots.begin(), found.slots.end());
+    walked = found.whole > 0 ? found.whole - 1 : 0;
+  } else {
+    KVC_CHECK(found.whole == 0 || found.deepest != no_slot);
+    walked = found.whole > 0 ? found.whole - 1 : 0;
+    entries_.resize(walked);
+    if (walked > 0) {
+      core_.tier.index().find_path(
+          g, block_keys(core_.geometry, keys, g, found.first_position, walked), entries_);
+    }
+    if (found.whole > 0) entries_.push_back(found.deepest);
+    if (found.inside != no_slot) entries_.push_back(found.inside);
+  }
+  core_.tier.pin_all(std::span(entries_).subspan(walked), PinKind::job);
+  return walked;
 }
 
 // The blocks that are held are those of for_each_needed, which are the hit's.
 void LoadFlow::fill(Job& job, RequestIndex index, const Hit& hit) {
   Request& r = core_.requests[index];
   const KeyView keys = core_.requests.keys(r);
-  std::size_t left = held().size();
+  auto range = held_.begin();
   for (const GroupId g : core_.geometry.cacheable()) {
     const GroupHit& found = hit.groups[g];
-    entries_.clear();
-    for_each_slot(core_.geometry, core_.tier.index(), keys, g, found,
-                  [this](std::uint64_t, SlotId entry) { entries_.push_back(entry); });
-    if (entries_.empty()) continue;
+    if (found.count() == 0) continue;
+    KVC_CHECK(range != held_.end() && range->group == g && range->first == found.first_position &&
+              range->behind == found.list_length());
+    const std::size_t pinned_from = pin_entries(keys, g, found);
     KVC_OP(entry, entries_.size());
-    KVC_CHECK(entries_.size() <= left);
-    left -= entries_.size();
-    const std::span<const HeldBlock> blocks = held().subspan(left, entries_.size());
-    KVC_CHECK(blocks.back().group == g && blocks.back().position == found.first_position &&
-              blocks.front().group == g && blocks.front().position == found.list_length() - 1);
-    // Every entry is pinned by itself, so that neither a reset nor a rewrite gives away what is
-    // being read. A hit stamps of the chain only its deepest block (design 3.1 "Order of
-    // eviction").
-    core_.tier.pin_all(entries_, PinKind::job);
-    const std::size_t first_used = found.brief && found.whole > 0 ? found.whole - 1 : 0;
-    for (std::size_t i = first_used; i < entries_.size(); ++i) {
+    KVC_CHECK(entries_.size() == found.count());
+    // A hit stamps of the chain only its deepest block (design 3.1 "Order of eviction").
+    for (std::size_t i = pinned_from; i < entries_.size(); ++i) {
       core_.tier.use(entries_[i], r.run, keys);
     }
-    core_.jobs.add_copies(job, index, blocks, entries_, r.open_parts);
+    core_.jobs.add_copies(
+        job, {index, g, range->first, range->blocks + range->first, entries_, pinned_from},
+        r.open_parts);
+    ++range;
   }
-  KVC_CHECK(left == 0);
-  r.open_copies += static_cast<std::uint32_t>(held().size());
-  if (core_.geometry.cacheable().size() > 1) sort_held(core_.geometry, held());
+  KVC_CHECK(range == held_.end());
+  r.open_copies += static_cast<std::uint32_t>(job.copies);
 }
 
 Result<AllocResult> LoadFlow::alloc_update(RequestId request, Tokens accepted,
                                            std::span<const TableView> tables) {
-  room_ = used_ = 0;
+  held_.clear();
   RequestIndex index = no_request;
   switch (core_.requests.find(request, index)) {
     case RequestTable::Known::unknown:
@@ -140,7 +175,6 @@ Result<AllocResult> LoadFlow::alloc_update(RequestId request, Tokens accepted,
   if (r.load != 0) {
     return {Code::state, fmt::format("request {}: load job {} has no verdict", r.id, r.load)};
   }
-  Holding holding(*this);
   if (Status s = take_blocks(r, accepted, tables); !s.ok()) return s;
 
   const Hit* hit = lookups_.resolve(r, accepted);
@@ -150,10 +184,9 @@ Result<AllocResult> LoadFlow::alloc_update(RequestId request, Tokens accepted,
   job.started_ns = core_.host.now_ns();
   core_.tier.schedule(r.run);
   if (hit != nullptr) {
-    holding.hand_over();
     fill(job, index, *hit);
   } else {
-    drop_blocks();
+    drop_holds();
     job.without_copies = true;
     job.forced = Code::io;
   }
@@ -161,11 +194,11 @@ Result<AllocResult> LoadFlow::alloc_update(RequestId request, Tokens accepted,
   r.load = job.id;
   r.offered = Tokens{};
   if (r.device == Tokens{}) r.stale = false;
-  admissions_.set_tables(index, tables);
+  admissions_.set_tables(index, tables, named_);
   admissions_.admit(index);
   ++r.explain.loads;
   medium_ = {Medium::host, accepted};
-  return AllocResult{job.id, held(), {&medium_, 1}};
+  return AllocResult{job.id, held_, {&medium_, 1}};
 }
 
 void LoadFlow::cancel_unplanned(Request& r) {

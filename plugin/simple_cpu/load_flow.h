@@ -10,7 +10,9 @@ namespace kvc {
 // Threads:    scheduler role only.
 // Owns:       the lists of its last answer.
 // Invariants: a load job has exactly the needed set of [device, device + accepted) or no copies at
-//             all; every entry it reads is pinned until the job ends.
+//             all; every entry it reads stays until the job ends: pinned by itself, or as an
+//             ancestor of one that is (design 3.1 "Pins"). What an ancestor's pin does not stop, a
+//             reset and the rewriting of a bad entry, pins it first (CompletionFlow).
 class LoadFlow {
  public:
   LoadFlow(SchedulerCore& core, Admissions& admissions, LookupFlow& lookups);
@@ -21,41 +23,29 @@ class LoadFlow {
   void cancel_unplanned(Request& r);
 
  private:
-  // Drops the holds of held() unless they were handed to a job.
-  class Holding {
-   public:
-    explicit Holding(LoadFlow& flow) : flow_(&flow) {}
-    Holding(const Holding&) = delete;
-    Holding& operator=(const Holding&) = delete;
-    ~Holding() {
-      if (flow_ != nullptr) flow_->drop_blocks();
-    }
-    void hand_over() { flow_ = nullptr; }
-
-   private:
-    LoadFlow* flow_;
-  };
-
-  // Puts a hold on every block that must be loaded: held(), in the order of for_each_needed
-  // backwards.
-  // A block that an open job or an earlier position holds is refused (design 2.3 Destination).
+  // Puts a hold on every block that must be loaded: held_, by group. Where the request has no table
+  // yet, its blocks count as named by it from then on: named_, for set_tables. A block that an open
+  // job or an earlier position holds is refused (design 2.3 Destination), and then nothing is held
+  // or named.
   [[nodiscard]] Status take_blocks(const Request& r, Tokens accepted,
                                    std::span<const TableView> tables);
+  [[nodiscard]] std::uint64_t hold_range(const Request& r, GroupId group, const TableView& table,
+                                         std::uint64_t first, std::uint64_t behind);
   [[nodiscard]] Status refuse_entry(const Request& r, GroupId group, std::uint64_t position,
                                     const TableView& table) const;
   [[nodiscard]] static Status refuse_held(const Request& r, GroupId group, std::uint64_t position,
                                           BlockId block);
-  void drop_blocks();
-  [[nodiscard]] std::span<HeldBlock> held() { return {held_.data() + used_, room_ - used_}; }
+  void drop_holds();
+  void unname(std::span<const TableView> tables);
+  [[nodiscard]] std::size_t pin_entries(const KeyView& keys, GroupId g, const GroupHit& found);
   void fill(Job& job, RequestIndex index, const Hit& hit);
 
   SchedulerCore& core_;
   Admissions& admissions_;
   LookupFlow& lookups_;
-  std::vector<HeldBlock> held_;  // of it, [used_, room_)
-  std::size_t used_ = 0;
-  std::size_t room_ = 0;
-  std::vector<SlotId> entries_;  // of one group
+  std::vector<HeldRange> held_;
+  std::vector<SlotId> entries_;    // of one group
+  std::vector<NamedRange> named_;  // per group
   MediumTokens medium_;
 };
 

@@ -76,6 +76,8 @@ LookupAnswer LookupFlow::find(RequestIndex index, const LookupQuery& query) {
   const Code code = kvc::lookup(core_.geometry, core_.tier.index(), core_.requests.keys(r),
                                 query.device, max_tokens, scratch_);
   KVC_CHECK(code == Code::ok);
+  core_.counters.bisections += scratch_.cost.bisections;
+  core_.counters.linear_walks += scratch_.cost.linear_walks;
   r.explain.lost_no_state = Tokens{};
   if (scratch_.attention_tokens > scratch_.tokens) {
     r.explain.lost_no_state = scratch_.attention_tokens - scratch_.tokens;
@@ -185,6 +187,8 @@ const Hit* LookupFlow::resolve(const Request& r, Tokens accepted) {
     const Code code = kvc::lookup(core_.geometry, core_.tier.index(), core_.requests.keys(r),
                                   r.device, cap, scratch_);
     KVC_CHECK(code == Code::ok);
+    core_.counters.bisections += scratch_.cost.bisections;
+    core_.counters.linear_walks += scratch_.cost.linear_walks;
     return scratch_.tokens == end;
   };
   if (found(end)) return &scratch_;

@@ -176,8 +176,22 @@ Status SimpleCpuScheduler::check_begin(const RequestBegin& in) const {
   return {};
 }
 
+bool SimpleCpuScheduler::indexable(std::uint64_t keys) const {
+  return keys <= indexed_end_max.n / core_.geometry.hash_unit().n;
+}
+
+std::string SimpleCpuScheduler::unindexable(RequestId request, std::uint64_t keys) const {
+  return fmt::format("request {}: {} keys of {} tokens each, the index takes ends up to {} tokens",
+                     request, keys, core_.geometry.hash_unit().n, indexed_end_max.n);
+}
+
 Status SimpleCpuScheduler::request_begin(const RequestBegin& in) {
   if (Status s = check_begin(in); !s.ok()) return s;
+  if (!indexable(in.key_count)) {
+    core_.requests.refuse(in.request);
+    ++core_.counters.requests_refused;
+    return done(Status{Code::full, unindexable(in.request, in.key_count)});
+  }
   const RunId run = core_.tier.open_run();
   RequestIndex index = no_request;
   if (core_.tier.sized() && run == no_run) {
@@ -225,6 +239,10 @@ Status SimpleCpuScheduler::request_extend(RequestId request, std::uint64_t first
   if (key_count > possible - std::min(possible, have)) {
     return {Code::arg, fmt::format("request {}: {} keys after {}, at most {} tokens are possible",
                                    request, key_count, have, core_.limits.max_total_tokens.n)};
+  }
+  if (!indexable(have + key_count)) {
+    r.keys_frozen = true;
+    return done(Status{Code::full, unindexable(request, have + key_count)});
   }
   if (!core_.requests.extend(index, keys, key_count)) {
     r.keys_frozen = true;

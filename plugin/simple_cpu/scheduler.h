@@ -66,6 +66,9 @@ class SimpleCpuScheduler final : public SchedulerRole {
   void note_gates();
   void reserve();
   [[nodiscard]] std::uint64_t runs_expected(std::uint64_t pages) const;
+  // So many keys end where the index can keep an entry.
+  [[nodiscard]] bool indexable(std::uint64_t keys) const;
+  [[nodiscard]] std::string unindexable(RequestId request, std::uint64_t keys) const;
   [[nodiscard]] Status check_begin(const RequestBegin& begin) const;
   [[nodiscard]] std::string explain_all() const;
 

@@ -30,7 +30,7 @@ void StoreSelection::commit(const StoreCandidate& c, SlotId entry) {
   }
   CopyRecord copy;
   copy.block = c.block;
-  copy.position = c.position;
+  copy.position = static_cast<std::uint32_t>(c.position);
   copy.entry = entry;
   copy.group = static_cast<std::uint8_t>(c.group);
   copy.request = c.request;

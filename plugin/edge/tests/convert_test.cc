@@ -64,7 +64,8 @@ BOOST_FIXTURE_TEST_CASE(a_lookup_and_its_answer_pass, Opened) {
 }
 
 BOOST_FIXTURE_TEST_CASE(an_allocation_and_its_holds_pass, Opened) {
-  const std::vector<HeldBlock> held = {{0, 9, 4}, {0, 8, 3}};
+  const std::vector<BlockId> table = {5, 6, 7, 8, 9};
+  const std::vector<HeldRange> held = {{0, table.data(), 3, 5}};
   const std::vector<MediumTokens> media = {{Medium::host, {16}}};
   script().alloc = {77, held, media};
   kvc_alloc_out out{};
@@ -75,8 +76,8 @@ BOOST_FIXTURE_TEST_CASE(an_allocation_and_its_holds_pass, Opened) {
   BOOST_CHECK(script().first_changed == std::vector<std::uint64_t>{1});
   BOOST_CHECK_EQUAL(out.job, 77U);
   BOOST_REQUIRE_EQUAL(out.held.count, 2U);
-  BOOST_CHECK_EQUAL(item<kvc_block>(out.held, 0).block, 9);
-  BOOST_CHECK_EQUAL(item<kvc_block>(out.held, 1).position, 3U);
+  BOOST_CHECK_EQUAL(item<kvc_block>(out.held, 0).block, 8);
+  BOOST_CHECK_EQUAL(item<kvc_block>(out.held, 1).position, 4U);
   BOOST_CHECK_EQUAL(item<kvc_medium_tokens>(out.media, 0).tokens, 16U);
   BOOST_CHECK_EQUAL(item<kvc_medium_tokens>(out.media, 0).medium, KVC_MEDIUM_HOST);
   alloc.tables.count = 0;

@@ -109,7 +109,8 @@ BOOST_FIXTURE_TEST_CASE(out_of_memory_in_the_role_is_full_and_the_next_call_work
 BOOST_FIXTURE_TEST_CASE(out_of_memory_for_an_answer_that_took_effect_poisons, Opened) {
   // A longer answer than open reserved room for, and no more memory: the holds cannot be told, so
   // nothing may go on.
-  const std::vector<HeldBlock> held(100'000);
+  const std::vector<BlockId> table(100'000);
+  const std::vector<HeldRange> held = {{0, table.data(), 0, table.size()}};
   script().alloc = {3, held, {}};
   memory.fail_at = memory.calls;
   BOOST_CHECK_EQUAL(api.alloc_update(s, &alloc, &allocated), KVC_E_INTERNAL);
@@ -129,10 +130,12 @@ BOOST_FIXTURE_TEST_CASE(another_handle_is_not_poisoned, Opened) {
 
 BOOST_FIXTURE_TEST_CASE(calls_within_what_open_reserved_take_no_memory, Opened) {
   const std::vector<HeldBlock> held(32);
+  const std::vector<BlockId> table(32);
+  const std::vector<HeldRange> taken = {{0, table.data(), 0, table.size()}};
   const std::vector<MediumTokens> media(1);
   const std::vector<PlannedJob> jobs = {{JobKind::store, 1, 0, held}};
   const std::vector<EndedJob> over = {{JobKind::store, 1, 0, Code::ok, {}, held}};
-  script().alloc = {3, held, media};
+  script().alloc = {3, taken, media};
   script().plan = {1, jobs, {}};
   script().complete = {over, {}, {}};
   script().end = {4, held};

@@ -2,6 +2,7 @@
 #include <boost/test/unit_test.hpp>
 #include <deque>
 #include <set>
+#include <tuple>
 #include <vector>
 
 #include "plugin/core/prng.h"
@@ -45,6 +46,40 @@ class LogHost final : public HostServices {
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(offload_books)
+
+BOOST_AUTO_TEST_CASE(a_stretch_of_a_table_is_named_and_held_up_to_what_cannot_be) {
+  for (const std::uint64_t pool : {std::uint64_t{64}, UINT64_MAX}) {
+    HoldBook book(one_group(), pool, 0);
+    std::vector<BlockId> blocks;
+    for (BlockId b = 1; b < 60; ++b) blocks.push_back(60 - b);
+    BOOST_TEST(book.name_and_hold(0, blocks.data(), 5, 5) == 5u);
+    BOOST_TEST(book.held() == 0u);
+    BOOST_TEST(book.name_and_hold(0, blocks.data(), 2, 59) == 59u);
+    BOOST_TEST(book.held() == 57u);
+    BOOST_TEST(book.table_references() == 57u);
+    BOOST_TEST(book.orphaned() == 0u);
+    BOOST_TEST(book.last_position(0, blocks[30]) == 30u);
+    BOOST_TEST(book.only_table(0, blocks[2]));
+    BOOST_TEST(!book.held_by_job(0, blocks[1]));
+    // Held; the null block; no block at all.
+    BOOST_TEST(book.name_and_hold(0, blocks.data(), 0, 59) == 2u);
+    BOOST_TEST(book.held() == 59u);
+    for (const BlockId bad : {BlockId{0}, BlockId{-1}, BlockId{1} << 50, INT64_MIN, INT64_MAX}) {
+      const std::vector<BlockId> row{61, bad, 62};
+      BOOST_TEST(book.name_and_hold(0, row.data(), 0, 3) == 1u);
+      book.release(0, 61);
+      book.table_remove(0, 61);
+    }
+    const std::vector<BlockId> twice{61, 62, 61};
+    BOOST_TEST(book.name_and_hold(0, twice.data(), 0, 3) == 2u);
+    BOOST_TEST(book.held() == 61u);
+    for (const BlockId b : blocks) {
+      book.table_remove(0, b);
+      BOOST_TEST(book.held_by_job(0, b));
+    }
+    BOOST_TEST(book.orphaned() == 59u);
+  }
+}
 
 BOOST_AUTO_TEST_CASE(a_held_block_is_an_orphan_when_no_table_names_it) {
   HoldBook book(one_group(), 10, 0);
@@ -184,7 +219,7 @@ BOOST_AUTO_TEST_CASE(jobs_wait_in_order_and_end_once_per_rank) {
   jobs.pop_waiting(JobKind::load);
   BOOST_TEST(jobs.waiting(JobKind::load) == nullptr);
   Job& job = *jobs.find(a);
-  for (std::uint64_t i = 0; i < 5; ++i) {
+  for (std::uint32_t i = 0; i < 5; ++i) {
     CopyRecord copy;
     copy.position = i;
     jobs.add_copy(job, copy, parts);
@@ -224,7 +259,7 @@ BOOST_AUTO_TEST_CASE(a_request_finds_its_copies_among_those_of_others) {
     std::sort(out.begin(), out.end());
     return out;
   };
-  const auto add = [&](Job& job, RequestIndex request, std::uint64_t position) {
+  const auto add = [&](Job& job, RequestIndex request, std::uint32_t position) {
     CopyRecord copy;
     copy.request = request;
     copy.position = position;
@@ -232,7 +267,7 @@ BOOST_AUTO_TEST_CASE(a_request_finds_its_copies_among_those_of_others) {
   };
   using List = std::vector<std::uint64_t>;
   Job& shared = jobs.create(JobKind::store, 0, no_request);
-  for (const std::uint64_t p : {1U, 2U, 3U}) add(shared, 0, p);
+  for (const std::uint32_t p : {1U, 2U, 3U}) add(shared, 0, p);
   add(shared, 1, 4);
   add(shared, 0, 5);
   Job& own = jobs.create(JobKind::load, 7, 0);
@@ -248,6 +283,66 @@ BOOST_AUTO_TEST_CASE(a_request_finds_its_copies_among_those_of_others) {
   BOOST_TEST(copies_of(1) == List{});
   jobs.remove(own, parts_of);
   BOOST_TEST(parts[0].first == 0u);
+}
+
+BOOST_AUTO_TEST_CASE(copies_of_many_requests_come_back_in_order_across_chunks) {
+  JobTable jobs(1);
+  jobs.reserve(8, 4096);
+  Prng random(11);
+  std::array<OpenParts, 3> parts;
+  const auto parts_of = [&](RequestIndex i) -> OpenParts& { return parts[i]; };
+  std::vector<BlockId> blocks(200);
+  std::vector<SlotId> entries(200);
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    blocks[i] = static_cast<BlockId>(1000 + i);
+    entries[i] = static_cast<SlotId>(i);
+  }
+  for (int round = 0; round < 200; ++round) {
+    Job& job = jobs.create(JobKind::load, 1, 0);
+    using Row = std::tuple<RequestIndex, std::uint64_t, BlockId, SlotId, bool>;
+    std::vector<Row> all;
+    while (all.size() < 300) {
+      const auto request = static_cast<RequestIndex>(random.below(3));
+      const std::uint64_t first = random.below(1000);
+      const std::size_t n = random.below(66);
+      const std::size_t pinned_from = random.below(n + 2);
+      if (n == 1) {
+        CopyRecord copy;
+        copy.request = request;
+        copy.position = static_cast<std::uint32_t>(first);
+        jobs.add_copy(job, copy, parts[request]);
+        all.emplace_back(request, first, 0, no_slot, false);
+        continue;
+      }
+      jobs.add_copies(job,
+                      {request, 0, first, blocks.data(), std::span(entries).first(n), pinned_from},
+                      parts[request]);
+      for (std::size_t i = 0; i < n; ++i) {
+        all.emplace_back(request, first + i, blocks[i], entries[i], i >= pinned_from);
+      }
+    }
+    const auto row = [](const CopyRecord& c) {
+      return Row{c.request, c.position, c.block, c.entry, c.pinned};
+    };
+    std::vector<Row> seen;
+    jobs.for_each_copy(job, [&](CopyRecord& c) { seen.push_back(row(c)); });
+    BOOST_CHECK(seen == all);
+    for (RequestIndex r = 0; r < 3; ++r) {
+      std::vector<Row> own;
+      std::copy_if(all.begin(), all.end(), std::back_inserter(own),
+                   [&](const Row& x) { return std::get<0>(x) == r; });
+      std::vector<Row> found;
+      jobs.for_each_copy(parts[r], [&](const CopyRecord& c) { found.push_back(row(c)); });
+      // Parts come newest first.
+      std::sort(own.begin(), own.end());
+      std::sort(found.begin(), found.end());
+      BOOST_CHECK(own == found);
+    }
+    BOOST_TEST(jobs.verify() == "");
+    jobs.pop_waiting(JobKind::load);
+    jobs.remove(job, parts_of);
+    for (const OpenParts& p : parts) BOOST_TEST(p.first == 0u);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(ids_of_jobs_are_found_however_many_come_and_go) {

@@ -1,5 +1,7 @@
 // Stores, loads and leases of the role with full attention: spec 9.1 and the field reports K2 to
 // K4.
+#include <set>
+
 #include "plugin/simple_cpu/tests/rig.h"
 
 using namespace kvc;
@@ -45,7 +47,7 @@ BOOST_AUTO_TEST_CASE(what_one_request_stored_another_loads) {
   const JobId load = rig.alloc(2, 32, {{11, 12, 13}});
   BOOST_TEST(load != 0u);
   BOOST_TEST(rig.last_held.size() == 2u);
-  BOOST_TEST(rig.last_held[0].position == 1u);
+  BOOST_TEST(rig.last_held[1].position == 1u);
   jobs = rig.step();
   BOOST_REQUIRE_EQUAL(jobs.size(), 1u);
   BOOST_CHECK(jobs[0].kind == JobKind::load);
@@ -256,6 +258,9 @@ BOOST_AUTO_TEST_CASE(two_lookups_and_a_refusal_leave_no_pin) {  // K3-19, K2-7
     rig.alloc(2, 0, {});
     BOOST_TEST(rig.stat("host_slots_evictable_now") == 4u);
   }
+  // The second lookup of a round finds what the first left.
+  BOOST_TEST(rig.stat("index_bisections") == 100u);
+  BOOST_TEST(rig.stat("index_linear_walks") == 0u);
 }
 
 BOOST_AUTO_TEST_CASE(what_a_lookup_found_is_not_evicted_before_the_answer) {  // K2-7
@@ -352,6 +357,10 @@ BOOST_AUTO_TEST_CASE(a_load_goes_only_to_blocks_of_its_own) {
   BOOST_TEST(rig.hit(2) == 64u);
   BOOST_TEST(rig.hit(3) == 64u);
   BOOST_CHECK(rig.alloc_code(2, 64, {{11, 12, 11, 14, 15}}) == Code::arg);
+  BOOST_CHECK(rig.alloc_code(2, 64, {{11, 12, 13}}) == Code::arg);
+  BOOST_CHECK(rig.alloc_code(2, 64, {{11, 12, 0, 14, 15}}) == Code::arg);
+  // A refusal holds nothing and names nothing.
+  BOOST_TEST(rig.role->pending().held_blocks == 0u);
   const JobId first = rig.alloc(2, 64, {{11, 12, 13, 14, 15}});
   BOOST_TEST(first != 0u);
   BOOST_CHECK(rig.alloc_code(3, 64, {{21, 22, 13, 24, 25}}) == Code::arg);
@@ -389,6 +398,55 @@ BOOST_AUTO_TEST_CASE(the_source_of_an_open_load_is_not_overwritten) {  // K2-10
   BOOST_REQUIRE_EQUAL(copies(stores, JobKind::store), 1u);
   BOOST_TEST(stores[0].copies[0].slot != source);
   rig.finish(load);
+  rig.finish_all();
+}
+
+// A load pins the deepest block of its path; what is above it must last as long.
+BOOST_AUTO_TEST_CASE(a_reset_gives_away_no_source_of_an_open_load) {
+  Rig rig(fa16(), 4);
+  rig.serve(1, tokens_of(1, 49), 1);
+  rig.begin(2, tokens_of(1, 49));
+  BOOST_TEST(rig.hit(2) == 48u);
+  const JobId load = rig.alloc(2, 48, {{11, 12, 13, 14}});
+  const auto jobs = rig.step();
+  std::set<std::uint32_t> sources;
+  for (const auto& c : jobs[0].copies) sources.insert(c.slot);
+  BOOST_REQUIRE_EQUAL(sources.size(), 3u);
+  BOOST_CHECK(rig.role->reset(false).code == Code::later);
+  rig.check();
+  // Four slots, three of them are read: one block is stored.
+  rig.begin(3, tokens_of(3, 65));
+  const Tables tables{{21, 22, 23, 24, 25}};
+  rig.alloc(3, 0, tables);
+  const auto stores = rig.step({{3, 65, tables}});
+  BOOST_REQUIRE_EQUAL(copies(stores, JobKind::store), 1u);
+  BOOST_TEST(sources.count(stores[0].copies[0].slot) == 0u);
+  rig.finish(load);
+  BOOST_TEST(copies(rig.step({{3, 65, tables}}), JobKind::store) == 3u);
+  rig.finish_all();
+}
+
+BOOST_AUTO_TEST_CASE(a_bad_source_is_not_written_again_while_another_load_reads_it) {
+  Rig rig(fa16());
+  rig.serve(1, tokens_of(1, 49), 1);
+  const Tables tables{{11, 12, 13, 14}};
+  const Tables others{{21, 22, 23, 24}};
+  rig.begin(2, tokens_of(1, 49));
+  rig.begin(3, tokens_of(1, 49));
+  rig.begin(4, tokens_of(1, 49));
+  for (const RequestId id : {2U, 3U}) BOOST_TEST(rig.hit(id) == 48u);
+  const JobId first = rig.alloc(2, 48, tables);
+  const JobId second = rig.alloc(3, 48, others);
+  const auto jobs = rig.step();
+  const std::uint32_t slot = jobs[0].copies[1].slot;
+  rig.report(first, 0, Code::io, {{0, 12, 1, 0, Code::io, FailedSide::source}});
+  const Tables writer{{31, 32, 33, 34}};
+  rig.alloc(4, 0, writer);
+  BOOST_TEST(copies(rig.step({{4, 49, writer}}), JobKind::store) == 0u);
+  rig.finish(second);
+  const auto again = rig.step({{4, 49, writer}});
+  BOOST_REQUIRE_EQUAL(copies(again, JobKind::store), 1u);
+  BOOST_TEST(again[0].copies[0].slot == slot);
   rig.finish_all();
 }
 

@@ -437,6 +437,37 @@ BOOST_AUTO_TEST_CASE(requests_are_checked_when_they_begin) {
   BOOST_CHECK(rig.role->request_begin(more).code == Code::arg);
 }
 
+// Ends are kept in 32 bits: with wide units a few keys reach them.
+BOOST_AUTO_TEST_CASE(a_request_longer_than_the_index_can_name_is_not_tracked) {
+  OpenLimits limits = limits_of();
+  limits.max_prompt_tokens = limits.max_total_tokens = no_token_limit;
+  limits.max_request_bytes = Bytes{UINT64_MAX};
+  constexpr std::uint64_t unit = std::uint64_t{1} << 30U;
+  Rig rig({{group_spec(GroupKind::full, Tokens{unit})}, unit, unit}, 8, {}, limits);
+  std::vector<std::uint8_t> keys(4 * key_bytes);
+  for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<std::uint8_t>(i);
+  RequestBegin in;
+  in.request = 1;
+  in.prompt = Tokens{4 * unit};
+  in.keys = keys.data();
+  in.key_count = 4;
+  BOOST_CHECK(rig.role->request_begin(in).code == Code::full);
+  rig.check();
+  in.request = 2;
+  in.key_count = 3;
+  BOOST_CHECK(rig.role->request_begin(in).code == Code::ok);
+  BOOST_CHECK(rig.role->request_extend(2, 3, keys.data(), 1).code == Code::full);
+  rig.check();
+  const Tables tables{{11, 12, 13, 14, 15}};
+  rig.tokens[2] = {};
+  rig.alloc(2, 0, tables);
+  BOOST_TEST(store_copies(rig.step({{2, 5 * unit, tables}})) == 3u);
+  rig.finish_all();
+  BOOST_TEST(rig.role->request_extend(1, 4, keys.data(), 1).ok());
+  rig.end(2, 5 * unit, tables);
+  rig.drain();
+}
+
 BOOST_AUTO_TEST_CASE(ranks_must_agree_and_have_room) {  // T-14, CW-7, CW-24
   OpenLimits limits = limits_of();
   limits.ranks = 2;

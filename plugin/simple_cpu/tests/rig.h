@@ -240,7 +240,12 @@ class Rig {
   JobId alloc(RequestId id, std::uint64_t accepted, const Tables& tables) {
     const Result<AllocResult> out = role->alloc_update(id, Tokens{accepted}, views(tables));
     BOOST_REQUIRE_EQUAL(error_of(out), "");
-    last_held.assign(out.value().held.begin(), out.value().held.end());
+    last_held.clear();
+    for (const HeldRange& range : out.value().held) {
+      for (std::uint64_t p = range.first; p < range.behind; ++p) {
+        last_held.push_back({range.group, range.blocks[p], p});
+      }
+    }
     check();
     return out.value().job;
   }
