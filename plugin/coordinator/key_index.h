@@ -67,6 +67,15 @@ class KeyIndex {
 };
 inline constexpr std::size_t find_path_keys = 1024;  // a good number of keys for one find_path
 
+// Told which positions of the path a walk has passed, while it waits for memory: the time to ask
+// for what else is needed of them.
+class PathListener {
+ public:
+  virtual ~PathListener() = default;
+  // Keys [first, first + count) of the run. Every key in no order, each once.
+  virtual void passed(std::size_t first, std::size_t count) = 0;
+};
+
 // Bit of a tail_offsets word for interior boundary i of a block of `units` = B/h hash units.
 // Requires i + 1 < units.
 inline std::uint32_t tail_offset_bit(std::uint64_t i, std::uint64_t units) {

@@ -51,6 +51,9 @@ struct TierIndex::Body {
   void retest(SlotId slot);
   [[nodiscard]] bool belongs_in_front(SlotId slot) const;
 
+  void walk_path(GroupId group, const KeyRun& keys, std::size_t share, std::span<SlotId> out,
+                 PathListener* listener) const;
+
   // --- dependents
   void link_first(SlotId slot, SlotId support);
   void link_second(SlotId slot, SlotId tail);

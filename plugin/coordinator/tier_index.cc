@@ -69,63 +69,91 @@ std::uint64_t TierIndex::tail_offsets(GroupId group, SlotId base) const {
   return r.has(Record::chain_bit) && r.published() ? r.offsets() | b.loose_offsets : UINT64_MAX;
 }
 
-void TierIndex::find_path(GroupId group, const KeyRun& keys, std::span<SlotId> out) const {
+namespace {
+
+// One of the walks of find_path: from `at` towards the root, into first[left - 1], first[left - 2]
+// ...
+struct PathWalk {
+  SlotId at = no_slot;
+  SlotId* first = nullptr;
+  std::size_t left = 0;
+
+  // Writes `at` and so many of its ancestors but one as lie next to it, and returns how many those
+  // were. The places below them may be written, too, as long as they are of this walk: the rest of
+  // it comes there. Whole groups of writes cost less than a loop whose end nobody foresees.
+  std::size_t emit(const Record& r) {
+    constexpr std::uint32_t group = 8;
+    const std::size_t n = std::max<std::size_t>(1, std::min<std::size_t>(r.stretch(), left - 1));
+    SlotId* const end = first + left;
+    const SlotId step = r.has(Record::upward_bit) ? 1 : static_cast<SlotId>(-1);
+    if (left >= n + group) {
+      SlotId slot = at;
+      for (std::size_t i = 0; i < n; i += group, slot += step * group) {
+        SlotId* const to = end - i - group;
+        for (std::uint32_t k = 0; k < group; ++k) to[group - 1 - k] = slot + step * k;
+      }
+    } else {
+      for (std::uint32_t i = 0; i < n; ++i) end[-1 - std::ptrdiff_t{i}] = at + step * i;
+    }
+    left -= n;
+    return n;
+  }
+};
+
+}  // namespace
+
+void TierIndex::find_path(GroupId group, const KeyRun& keys, std::span<SlotId> out,
+                          PathListener* listener) const {
   constexpr std::size_t walks = find_batch_keys;
   const Body& b = *body_;
-  const std::size_t share = keys.count / walks;
-  if (share < 2 || !prefix_closed(group)) return b.records.find_batch(group, keys, out);
   KVC_CHECK(out.size() >= keys.count);
-  // Walk w fills positions [w * share, (w + 1) * share) from their end, which is looked up; what is
-  // behind the last one is looked up too.
+  const std::size_t share = prefix_closed(group) ? keys.count / walks : 0;
+  const std::size_t done = share < 2 ? 0 : share * walks;
+  if (done != 0) b.walk_path(group, keys, share, out, listener);
+  const KeyRun rest{keys.first + static_cast<std::ptrdiff_t>(done) * keys.stride, keys.stride,
+                    keys.count - done};
+  if (rest.count == 0) return;
+  if (listener != nullptr) listener->passed(done, rest.count);
+  b.records.find_batch(group, rest, out.subspan(done));
+}
+
+// Walk w fills positions [w * share, (w + 1) * share) from their end, which is looked up.
+void TierIndex::Body::walk_path(GroupId group, const KeyRun& keys, std::size_t share,
+                                std::span<SlotId> out, PathListener* listener) const {
+  constexpr std::size_t walks = find_batch_keys;
   const auto last = static_cast<std::ptrdiff_t>(share - 1);
-  const KeyRun starts{keys.first + last * keys.stride,
-                      static_cast<std::ptrdiff_t>(share) * keys.stride, walks};
-  struct Walk {
-    SlotId at = no_slot;
-    SlotId* first = nullptr;  // of its positions
-    std::size_t left = 0;     // of them, with that of `at`
-  };
+  const KeyRun ends{keys.first + last * keys.stride,
+                    static_cast<std::ptrdiff_t>(share) * keys.stride, walks};
   std::array<SlotId, walks> found{};
-  b.records.find_batch(group, starts, found);
-  std::array<Walk, walks> open{};
+  records.find_batch(group, ends, found);
+  std::array<PathWalk, walks> open{};
   for (std::size_t w = 0; w < walks; ++w) {
     KVC_CHECK(found[w] != no_slot);
     open[w] = {found[w], &out[w * share], share};
   }
   for (std::size_t count = walks; count > 0;) {
     for (std::size_t w = 0; w < count;) {
-      Walk& walk = open[w];
-      KVC_CHECK(b.records.known(walk.at));
-      const Record& r = b.records[walk.at];
-      // Itself and its stretch but for the last of it, which is read for what is behind.
-      const auto near =
-          static_cast<std::uint32_t>(std::min<std::size_t>(r.stretch(), walk.left - 1));
-      const std::uint32_t sure = std::max(near, 1U);
-      SlotId* const to = walk.first + (walk.left - sure);
-      // to[sure - 1] is the entry itself, to[0] its furthest ancestor.
-      const SlotId furthest = r.ancestor(walk.at, sure - 1);
-      if (furthest <= walk.at) {
-        for (std::uint32_t i = 0; i < sure; ++i) to[i] = furthest + i;
-      } else {
-        for (std::uint32_t i = 0; i < sure; ++i) to[i] = furthest - i;
+      PathWalk& walk = open[w];
+      const Record& r = at(walk.at);
+      const std::size_t n = walk.emit(r);
+      if (listener != nullptr) {
+        listener->passed(static_cast<std::size_t>(walk.first - out.data()) + walk.left, n);
       }
-      walk.left -= sure;
       if (walk.left == 0) {
         walk = open[--count];
         continue;
       }
-      walk.at = near > 0 ? r.ancestor(walk.at, near) : r.support - 1;
-      __builtin_prefetch(&b.records[walk.at].meta);
+      // The furthest ancestor of the stretch is read for what is behind it.
+      walk.at =
+          r.stretch() > 0 ? r.ancestor(walk.at, static_cast<std::uint32_t>(n)) : r.support - 1;
+      __builtin_prefetch(&records[walk.at].meta);
       ++w;
     }
   }
-  const std::size_t done = walks * share;
-  const KeyRun rest{keys.first + static_cast<std::ptrdiff_t>(done) * keys.stride, keys.stride,
-                    keys.count - done};
-  if (rest.count != 0) b.records.find_batch(group, rest, out.subspan(done));
 #if defined(KVC_SANITIZED)
-  for (std::size_t i = 0; i < keys.count; ++i) {
-    KVC_CHECK(find(group, keys.first + static_cast<std::ptrdiff_t>(i) * keys.stride) == out[i]);
+  for (std::size_t i = 0; i < share * walks; ++i) {
+    const std::byte* key = keys.first + static_cast<std::ptrdiff_t>(i) * keys.stride;
+    KVC_CHECK(records.find_visible(group, key) == out[i]);
   }
 #endif
 }

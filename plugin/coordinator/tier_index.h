@@ -124,9 +124,14 @@ class TierIndex final : public KeyIndex {
   // The rules (a) to (f) hold for the group now: of one path, a published block has all its
   // ancestors published and good, so its positions may be searched by bisection.
   [[nodiscard]] bool prefix_closed(GroupId group) const override;
-  // A stretch of the path for each of some searches, whose ends are looked up; then all walk from
+  // A part of the path for each of some searches, whose ends are looked up; then all walk from
   // child to parent side by side, so that their misses overlap.
-  void find_path(GroupId group, const KeyRun& keys, std::span<SlotId> out) const override;
+  void find_path(GroupId group, const KeyRun& keys, std::span<SlotId> out) const override {
+    find_path(group, keys, out, nullptr);
+  }
+  // `listener`: null, or told on the way.
+  void find_path(GroupId group, const KeyRun& keys, std::span<SlotId> out,
+                 PathListener* listener) const;
   // Where tails may end in the block behind `base` (no_slot: in the first block): bit
   // floor(i * 64 / (B / h)) for the boundary i + 1 hash units behind base. All ones: not known.
   // Covers every tail that find may answer on a path through base, linked to it or not.

@@ -3,6 +3,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include "plugin/coordinator/tests/tier_fixture.h"
+#include "plugin/core/prng.h"
 
 namespace kvc {
 namespace {
@@ -324,27 +325,61 @@ BOOST_AUTO_TEST_CASE(a_full_index_finds_everything_in_batches_of_both_directions
   }
 }
 
+// Slots of a path: far apart, in a row upwards or downwards, and in rows of all lengths both ways.
+std::vector<std::vector<SlotId>> slot_orders(SlotId n) {
+  std::vector<std::vector<SlotId>> orders(4, std::vector<SlotId>(n));
+  for (SlotId i = 0; i < n; ++i) {
+    orders[0][i] = i * 7 % n;
+    orders[1][i] = i;
+    orders[2][i] = n - 1 - i;
+  }
+  Prng random(5);
+  bool upwards = true;
+  for (SlotId i = 0; i < n; upwards = !upwards) {
+    const SlotId most = random.chance(1, 8) ? 600 : 20;
+    const SlotId row = std::min<SlotId>(n - i, static_cast<SlotId>(1 + random.below(most)));
+    for (SlotId k = 0; k < row; ++k) orders[3][i + k] = upwards ? i + k : i + row - 1 - k;
+    i += row;
+  }
+  return orders;
+}
+
+// What find_path tells on its way.
+class Passed final : public PathListener {
+ public:
+  explicit Passed(std::size_t count) : times(count) {}
+  void passed(std::size_t first, std::size_t count) override {
+    BOOST_REQUIRE(first + count <= times.size());
+    for (std::size_t i = first; i < first + count; ++i) ++times[i];
+  }
+  std::vector<int> times;
+};
+
 BOOST_AUTO_TEST_CASE(a_path_is_found_as_in_a_batch_whatever_its_length_and_slots) {
   constexpr SlotId n = 2000;
   const Geometry g = make(only_full);
-  for (const bool chained : {true, false}) {
-    TierIndex index = std::move(TierIndex::make(g, {32, n, 1, chained})).value();
-    const Keys keys(n, 32);
-    const RunId run = index.open_run();
-    Told told;
-    const auto slot_of = [](SlotId i) { return i * 7 % n; };  // neighbours are far apart
-    for (SlotId i = 0; i < n; ++i) {
-      const Tokens end{4 * (std::uint64_t{i} + 1)};
-      index.reserve(slot_of(i), 0, keys.at(i), keys.view(), end, run,
-                    index.hold_supports(0, keys.view(), end, run));
-      BOOST_REQUIRE(index.publish(slot_of(i), 0, told));
-    }
-    for (const SlotId first : {0U, 1U, 500U}) {
-      for (const SlotId count : {1U, 31U, 32U, 63U, 64U, 65U, 1000U, 1024U, 1499U}) {
-        Slots out(count + 1, no_slot);
-        index.find_path(0, {keys.at(first), 32, count}, out);
-        for (SlotId i = 0; i < count; ++i) BOOST_REQUIRE(out[i] == slot_of(first + i));
-        BOOST_TEST(out[count] == no_slot);
+  for (const std::vector<SlotId>& slots : slot_orders(n)) {
+    for (const bool chained : {true, false}) {
+      TierIndex index = std::move(TierIndex::make(g, {32, n, 1, chained})).value();
+      const Keys keys(n, 32);
+      const RunId run = index.open_run();
+      Told told;
+      for (SlotId i = 0; i < n; ++i) {
+        const Tokens end{4 * (std::uint64_t{i} + 1)};
+        index.reserve(slots[i], 0, keys.at(i), keys.view(), end, run,
+                      index.hold_supports(0, keys.view(), end, run));
+        BOOST_REQUIRE(index.publish(slots[i], 0, told));
+      }
+      BOOST_TEST(index.verify().ok());
+      for (const SlotId first : {0U, 1U, 500U}) {
+        for (const SlotId count : {1U, 31U, 32U, 63U, 64U, 65U, 300U, 1000U, 1024U, 1499U}) {
+          Slots out(count + 1, no_slot);
+          Passed told_of(count);
+          index.find_path(0, {keys.at(first), 32, count}, out, &told_of);
+          for (SlotId i = 0; i < count; ++i) BOOST_REQUIRE(out[i] == slots[first + i]);
+          BOOST_TEST(out[count] == no_slot);
+          BOOST_TEST(told_of.times == std::vector<int>(count, 1), boost::test_tools::per_element());
+        }
       }
     }
   }

@@ -113,7 +113,7 @@ class Records {
         keys_(key_bytes) {}
 
   [[nodiscard]] bool make(std::uint64_t slots) {
-    return make_table(bounded_ ? slots * 4 / 3 + 8 : 1024) && records_.size_for(slots) &&
+    return make_table(bounded_ ? slots * 8 / 5 + 8 : 1024) && records_.size_for(slots) &&
            keys_.size_for(slots);
   }
   // Room for the slot and one more key. Throws std::bad_alloc when an unlimited index is out of

@@ -18,6 +18,25 @@ void HoldBook::make_room(GroupId group, BlockId block) {
   reach_ = std::max(reach_, std::min(block_limit, block + block_jump));
 }
 
+std::uint64_t HoldBook::first_unreal(const BlockId* blocks, std::uint64_t first,
+                                     std::uint64_t behind) const {
+  if (device_blocks_ == UINT64_MAX) return behind;
+  // One pass without branches: the sign of `wrong` says whether any block is below 0, above the
+  // last, or the null block (where that is a number that a block could have).
+  const std::uint64_t last = std::min<std::uint64_t>(device_blocks_, block_limit) - 1;
+  const bool null_counts = null_block_ >= 0;
+  const std::uint64_t null_block = null_counts ? static_cast<std::uint64_t>(null_block_) : 0;
+  const std::uint64_t one = null_counts ? 1 : 0;
+  std::uint64_t wrong = 0;
+  for (std::uint64_t i = first; i < behind; ++i) {
+    const auto block = static_cast<std::uint64_t>(blocks[i]);
+    wrong |= block | (last - block) | ((block ^ null_block) - one);
+  }
+  if (wrong >> 63U == 0) return behind;
+  while (first < behind && real(blocks[first])) ++first;
+  return first;
+}
+
 std::uint64_t HoldBook::name_and_hold(GroupId group, const BlockId* blocks, std::uint64_t first,
                                       std::uint64_t behind) {
   std::uint64_t end = behind;

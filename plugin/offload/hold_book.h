@@ -31,6 +31,10 @@ class HoldBook {
     return block != null_block_ && block >= 0 &&
            static_cast<std::uint64_t>(block) < device_blocks_ && block < reach_;
   }
+  // The first position in [first, behind) whose block is not real, or `behind`. Of a pool that
+  // grows nothing is known before: `behind`.
+  [[nodiscard]] std::uint64_t first_unreal(const BlockId* blocks, std::uint64_t first,
+                                           std::uint64_t behind) const;
   [[nodiscard]] bool null(BlockId block) const { return block == null_block_; }
 
   // A live request's table names the block at `position`. Requires real(block), here and below.

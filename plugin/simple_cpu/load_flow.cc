@@ -9,19 +9,34 @@ namespace kvc {
 LoadFlow::LoadFlow(SchedulerCore& core, Admissions& admissions, LookupFlow& lookups)
     : core_(core), admissions_(admissions), lookups_(lookups), named_(core.geometry.groups()) {
   held_.reserve(core.geometry.groups());
+  parts_.reserve(core.geometry.groups());
   if (core.limits.max_total_tokens == no_token_limit) return;
   std::uint64_t blocks = 0;
   for (const GroupId g : core.geometry.cacheable()) {
-    blocks = std::max(blocks, core.geometry.end_position(g, core.limits.max_total_tokens));
+    blocks += core.geometry.end_position(g, core.limits.max_total_tokens);
   }
   entries_.reserve(blocks);
 }
 
-Status LoadFlow::take_blocks(const Request& r, Tokens accepted, std::span<const TableView> tables) {
+// Reads the tables in one go, too: the walk of the path finds them in the core's caches.
+Status LoadFlow::check(const Request& r, Tokens accepted, std::span<const TableView> tables) const {
   if (accepted > r.offered || accepted.n % core_.geometry.hash_unit().n != 0) {
     return {Code::arg, fmt::format("request {} accepts {} tokens; {} were offered, in units of {}",
                                    r.id, accepted.n, r.offered.n, core_.geometry.hash_unit().n)};
   }
+  Status status;
+  for_each_needed_range(
+      core_.geometry, r.device, r.device + accepted,
+      [&](GroupId g, std::uint64_t first, std::uint64_t behind) {
+        const TableView table = g < tables.size() ? tables[g] : TableView{};
+        const std::uint64_t there = std::max(first, std::min(behind, table.count));
+        const std::uint64_t stop = core_.holds.first_unreal(table.blocks, first, there);
+        if (status.ok() && stop < behind) status = refuse_entry(r, g, stop, table);
+      });
+  return status;
+}
+
+Status LoadFlow::take_blocks(const Request& r, Tokens accepted, std::span<const TableView> tables) {
   held_.clear();
   std::fill(named_.begin(), named_.end(), NamedRange{});
   Status status;
@@ -96,55 +111,78 @@ void LoadFlow::unname(std::span<const TableView> tables) {
   }
 }
 
-// The entries of the group's hit, in the order of positions: entries_. Pins the same as a lease on
-// the hit does (Hit::for_each_pinned), from the returned place on: of a path the deepest block,
-// which keeps its ancestors.
-std::size_t LoadFlow::pin_entries(const KeyView& keys, GroupId g, const GroupHit& found) {
-  entries_.clear();
-  std::size_t walked = 0;
-  if (!found.brief) {
-    entries_.insert(entries_.end(), found.slots.begin(), found.slots.end());
-  } else if (found.listed()) {
-    entries_.insert(entries_.end(), found.slots.begin(), found.slots.end());
-    walked = found.whole > 0 ? found.whole - 1 : 0;
-  } else {
-    KVC_CHECK(found.whole == 0 || found.deepest != no_slot);
-    walked = found.whole > 0 ? found.whole - 1 : 0;
-    entries_.resize(walked);
-    if (walked > 0) {
-      core_.tier.index().find_path(
-          g, block_keys(core_.geometry, keys, g, found.first_position, walked), entries_);
-    }
-    if (found.whole > 0) entries_.push_back(found.deepest);
-    if (found.inside != no_slot) entries_.push_back(found.inside);
-  }
-  core_.tier.pin_all(std::span(entries_).subspan(walked), PinKind::job);
-  return walked;
-}
+namespace {
 
-// The blocks that are held are those of for_each_needed, which are the hit's.
-void LoadFlow::fill(Job& job, RequestIndex index, const Hit& hit) {
-  Request& r = core_.requests[index];
+// The hold cells of a table's blocks come while the path is walked.
+class HoldsComing final : public PathListener {
+ public:
+  HoldsComing(const HoldBook& holds, GroupId group, const TableView& table, std::uint64_t first)
+      : holds_(holds), group_(group), table_(table), first_(first) {}
+  void passed(std::size_t first, std::size_t count) override {
+    const std::uint64_t end = std::min(first_ + first + count, table_.count);
+    for (std::uint64_t p = first_ + first; p < end; ++p) holds_.prefetch(group_, table_.blocks[p]);
+  }
+
+ private:
+  const HoldBook& holds_;
+  GroupId group_;
+  TableView table_;
+  std::uint64_t first_;
+};
+
+}  // namespace
+
+// entries_ and parts_. Of a path only the deepest block is pinned, as by a lease
+// (Hit::for_each_pinned): it keeps its ancestors.
+void LoadFlow::find_entries(const Request& r, const Hit& hit, std::span<const TableView> tables) {
   const KeyView keys = core_.requests.keys(r);
-  auto range = held_.begin();
+  entries_.clear();
+  parts_.clear();
   for (const GroupId g : core_.geometry.cacheable()) {
     const GroupHit& found = hit.groups[g];
     if (found.count() == 0) continue;
-    KVC_CHECK(range != held_.end() && range->group == g && range->first == found.first_position &&
-              range->behind == found.list_length());
-    const std::size_t pinned_from = pin_entries(keys, g, found);
-    KVC_OP(entry, entries_.size());
-    KVC_CHECK(entries_.size() == found.count());
-    // A hit stamps of the chain only its deepest block (design 3.1 "Order of eviction").
-    for (std::size_t i = pinned_from; i < entries_.size(); ++i) {
-      core_.tier.use(entries_[i], r.run, keys);
+    const std::size_t first = entries_.size();
+    const std::size_t walked = found.brief && found.whole > 0 ? found.whole - 1 : 0;
+    if (found.listed()) {
+      entries_.insert(entries_.end(), found.slots.begin(), found.slots.end());
+    } else {
+      KVC_CHECK(found.whole == 0 || found.deepest != no_slot);
+      entries_.resize(first + walked);
+      if (walked > 0) {
+        HoldsComing coming(core_.holds, g, g < tables.size() ? tables[g] : TableView{},
+                           found.first_position);
+        core_.tier.index().find_path(
+            g, block_keys(core_.geometry, keys, g, found.first_position, walked),
+            std::span(entries_).subspan(first), &coming);
+      }
+      if (found.whole > 0) entries_.push_back(found.deepest);
+      if (found.inside != no_slot) entries_.push_back(found.inside);
     }
-    core_.jobs.add_copies(
-        job, {index, g, range->first, range->blocks + range->first, entries_, pinned_from},
-        r.open_parts);
-    ++range;
+    KVC_CHECK(entries_.size() - first == found.count());
+    KVC_OP(entry, found.count());
+    parts_.push_back({g, first, walked});
   }
-  KVC_CHECK(range == held_.end());
+}
+
+// The blocks that are held are those of for_each_needed, which are the hit's.
+void LoadFlow::fill(Job& job, RequestIndex index) {
+  Request& r = core_.requests[index];
+  const KeyView keys = core_.requests.keys(r);
+  KVC_CHECK(parts_.size() == held_.size());
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    const HeldRange& range = held_[i];
+    const std::size_t end = i + 1 < parts_.size() ? parts_[i + 1].first : entries_.size();
+    const std::span<const SlotId> entries(entries_.data() + parts_[i].first, end - parts_[i].first);
+    KVC_CHECK(range.group == parts_[i].group && range.behind - range.first == entries.size());
+    const std::span<const SlotId> pinned = entries.subspan(parts_[i].walked);
+    core_.tier.pin_all(pinned, PinKind::job);
+    // A hit stamps of the chain only its deepest block (design 3.1 "Order of eviction").
+    for (const SlotId entry : pinned) core_.tier.use(entry, r.run, keys);
+    core_.jobs.add_copies(
+        job,
+        {index, range.group, range.first, range.blocks + range.first, entries, parts_[i].walked},
+        r.open_parts);
+  }
   r.open_copies += static_cast<std::uint32_t>(job.copies);
 }
 
@@ -175,16 +213,17 @@ Result<AllocResult> LoadFlow::alloc_update(RequestId request, Tokens accepted,
   if (r.load != 0) {
     return {Code::state, fmt::format("request {}: load job {} has no verdict", r.id, r.load)};
   }
-  if (Status s = take_blocks(r, accepted, tables); !s.ok()) return s;
-
+  if (Status s = check(r, accepted, tables); !s.ok()) return s;
   const Hit* hit = lookups_.resolve(r, accepted);
+  if (hit != nullptr) find_entries(r, *hit, tables);
+  if (Status s = take_blocks(r, accepted, tables); !s.ok()) return s;
   Job& job = core_.jobs.create(JobKind::load, r.id, index);
   job.begin = r.device;
   job.end = r.device + accepted;
   job.started_ns = core_.host.now_ns();
   core_.tier.schedule(r.run);
   if (hit != nullptr) {
-    fill(job, index, *hit);
+    fill(job, index);
   } else {
     drop_holds();
     job.without_copies = true;

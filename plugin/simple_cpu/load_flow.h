@@ -23,6 +23,17 @@ class LoadFlow {
   void cancel_unplanned(Request& r);
 
  private:
+  // Of entries_ what one group has.
+  struct Part {
+    GroupId group = 0;
+    std::size_t first = 0;
+    std::size_t walked = 0;  // so many are kept by the one behind them, the rest is to be pinned
+  };
+
+  [[nodiscard]] Status check(const Request& r, Tokens accepted,
+                             std::span<const TableView> tables) const;
+  // The entries that the load reads, by group, in the order of positions.
+  void find_entries(const Request& r, const Hit& hit, std::span<const TableView> tables);
   // Puts a hold on every block that must be loaded: held_, by group. Where the request has no table
   // yet, its blocks count as named by it from then on: named_, for set_tables. A block that an open
   // job or an earlier position holds is refused (design 2.3 Destination), and then nothing is held
@@ -37,14 +48,14 @@ class LoadFlow {
                                           BlockId block);
   void drop_holds();
   void unname(std::span<const TableView> tables);
-  [[nodiscard]] std::size_t pin_entries(const KeyView& keys, GroupId g, const GroupHit& found);
-  void fill(Job& job, RequestIndex index, const Hit& hit);
+  void fill(Job& job, RequestIndex index);
 
   SchedulerCore& core_;
   Admissions& admissions_;
   LookupFlow& lookups_;
   std::vector<HeldRange> held_;
-  std::vector<SlotId> entries_;    // of one group
+  std::vector<SlotId> entries_;
+  std::vector<Part> parts_;
   std::vector<NamedRange> named_;  // per group
   MediumTokens medium_;
 };

@@ -64,8 +64,11 @@ BOOST_AUTO_TEST_CASE(a_stretch_of_a_table_is_named_and_held_up_to_what_cannot_be
     // Held; the null block; no block at all.
     BOOST_TEST(book.name_and_hold(0, blocks.data(), 0, 59) == 2u);
     BOOST_TEST(book.held() == 59u);
+    BOOST_TEST(book.first_unreal(blocks.data(), 3, 59) == 59u);
+    BOOST_TEST(book.first_unreal(blocks.data(), 5, 5) == 5u);
     for (const BlockId bad : {BlockId{0}, BlockId{-1}, BlockId{1} << 50, INT64_MIN, INT64_MAX}) {
       const std::vector<BlockId> row{61, bad, 62};
+      BOOST_TEST(book.first_unreal(row.data(), 0, 3) == (pool == UINT64_MAX ? 3u : 1u));
       BOOST_TEST(book.name_and_hold(0, row.data(), 0, 3) == 1u);
       book.release(0, 61);
       book.table_remove(0, 61);
