@@ -11,7 +11,7 @@ from typing import Any
 
 MINOR = 0
 OK, MORE, LATER = 0, 1, 2
-E_STATE, E_ROOM, E_FULL, E_INTERNAL = -2, -3, -5, -127
+E_ARG, E_STATE, E_FULL, E_INTERNAL = -1, -2, -5, -127
 NO_LIMIT = (1 << 64) - 1
 JOB_LOAD = 1
 HOST_RANK_VERDICTS, HOST_NO_DEVICE_CACHE = 4, 8
@@ -76,6 +76,11 @@ def list_of(items: Any, count: int) -> Any:
     return TYPES["list"](ctypes.addressof(items), count, ctypes.sizeof(kind), 0)
 
 
+def packed(data: bytes, stride: int) -> Any:
+    """kvc_list over elements that lie in `data`."""
+    return TYPES["list"](ctypes.cast(data, ctypes.c_void_p), len(data) // stride, stride, 0)
+
+
 def elements(kind: str, items: Any) -> Iterator[Any]:
     """Copies of the elements of a kvc_list; what the library did not fill is 0."""
     size = min(items.stride, ctypes.sizeof(TYPES[kind]))
@@ -136,29 +141,31 @@ class Handle:
         self._log = _LOG(on_log)
         self._host = make("host_api", abi_minor=MINOR, caps=caps)
         self._host.log = ctypes.cast(self._log, ctypes.c_void_p).value
-        out = ctypes.c_void_p()
-        slot = getattr(library, "open_" + role)
-        status = slot(*map(ctypes.addressof, (self._host, opened, out)))
+        out, opening_slot = ctypes.c_void_p(), getattr(library, "open_" + role)
+        status = opening_slot(*map(ctypes.addressof, (self._host, opened, out)))
         opening = False
         if status < 0 or not out.value:
             why = "; ".join(errors) or "no text"
             raise KvcError(f"kvc library {library.path}: open_{role} answered {status}: {why}")
         self.address: int | None = out.value
 
+    def call(self, slot: str, *given: Any) -> int:
+        """The slot's status; ctypes objects go by address, numbers and kvc_bytes as they are."""
+        by_value = (int, TYPES["bytes"])
+        return getattr(self.library, slot)(
+            self.address, *(g if isinstance(g, by_value) else ctypes.addressof(g) for g in given))
+
     def error(self) -> str:
         """Text of the last failed call of this handle."""
-        text = ctypes.create_string_buffer(2048)
-        slot = getattr(self.library, "last_error_" + self.role)
-        needed = ctypes.c_uint64()
-        status = slot(self.address, ctypes.addressof(text), 2048, ctypes.addressof(needed))
+        text, needed = ctypes.create_string_buffer(2048), ctypes.c_uint64()
+        status = self.call("last_error_" + self.role, text, len(text), needed)
         return text.raw[: needed.value].decode("utf-8", "replace") if status == OK else ""
 
-    def check(self, slot: str, status: int) -> int:
-        """The status, or KvcError with the library's text for a negative one."""
-        if status < 0:
+    def check(self, slot: str, *given: Any) -> None:
+        """As call; a negative status is a KvcError with the library's text."""
+        if (status := self.call(slot, *given)) < 0:
             raise KvcError(f"kvc library {self.library.path}: {slot} answered {status}: "
-                           f"{self.error()}")
-        return status
+                           + self.error())
 
     def close(self) -> None:
         """From its return the library touches no memory for this handle."""

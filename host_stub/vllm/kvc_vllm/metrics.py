@@ -4,10 +4,7 @@ import time
 from typing import Any
 
 from prometheus_client import REGISTRY
-from vllm.distributed.kv_transfer.kv_connector.v1.metrics import (
-    KVConnectorPromMetrics,
-    KVConnectorStats,
-)
+from vllm.distributed.kv_transfer.kv_connector.v1 import metrics
 
 INTERVAL_S = 1.0
 # vLLM's names where they exist; everything else is kvc:<name of the library>.
@@ -20,7 +17,7 @@ NAMES = {
 OUTCOMES = {"dropped_pool_full": "dropped_cpu_full", "skipped_not_hashed": "dropped_not_hashed"}
 
 
-class KvcStats(KVConnectorStats):
+class KvcStats(metrics.KVConnectorStats):
     """data: "name|label=value,..." -> change of a counter, or value of a gauge ('=' before it)."""
 
     def reset(self) -> None:
@@ -29,13 +26,13 @@ class KvcStats(KVConnectorStats):
     def is_empty(self) -> bool:
         return not self.data
 
-    def aggregate(self, other: KVConnectorStats) -> "KvcStats":
+    def aggregate(self, other: metrics.KVConnectorStats) -> "KvcStats":
         for key, value in other.data.items():
             self.data[key] = value if key[0] == "=" else self.data.get(key, 0) + value
         return self
 
     def reduce(self) -> dict[str, int | float]:
-        return {k.lstrip("=").rstrip("|"): v for k, v in self.data.items() if v}
+        return {k.rstrip("|"): v for k, v in self.data.items() if v and k[0] != "="}
 
 
 class Interval:
@@ -56,12 +53,12 @@ class Interval:
             key = f"{'=' if gauge else ''}{known}|{labels}"
             change = value - self._before.get(key, 0)
             self._before[key] = value
-            if gauge or change:
+            if gauge or change > 0:
                 data[key] = value if gauge else change
         return KvcStats(data=data)
 
 
-class KvcPromMetrics(KVConnectorPromMetrics):
+class KvcPromMetrics(metrics.KVConnectorPromMetrics):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         for old in list(REGISTRY._collector_to_names):  # as vLLM does for its own: a second engine

@@ -5,56 +5,36 @@ import ctypes
 from collections.abc import Iterator
 from typing import Any
 
-from vllm.distributed.kv_events import (
-    MEDIUM_CPU,
-    MEDIUM_STORAGE,
-    AllBlocksCleared,
-    BlockRemoved,
-    BlockStored,
-)
 from vllm.logger import init_logger
-from vllm.v1.core.kv_cache_utils import (
-    generate_block_hash_extra_keys,
-    maybe_convert_block_hash,
-    to_event_extra_keys,
-)
 from vllm.v1.core.sched.output import SchedulerOutput
-from vllm.v1.kv_cache_interface import get_kv_cache_spec_kind, get_kv_cache_spec_sliding_window
 from vllm.v1.metrics.cache_hit_source import CacheHitSource
 from vllm.v1.request import Request, RequestStatus
 
 from kvc_vllm import layout, lib
-from kvc_vllm.metrics import OUTCOMES
+from kvc_vllm.events import Events
+from kvc_vllm.metrics import OUTCOMES, Interval, KvcStats
 from kvc_vllm.worker import KvcMetadata, KvcWorkerMetadata
 
 logger = init_logger("vllm.kvc.scheduler")
-NO_READ = 1
-RESET_INVALIDATE = 1
-EVENT_REMOVED, EVENT_CLEARED = 2, 3
-END_STOP, END_LENGTH, END_ABORT, END_ERROR = range(4)
-ENDS = {
-    RequestStatus.FINISHED_STOPPED: END_STOP,
-    RequestStatus.FINISHED_LENGTH_CAPPED: END_LENGTH,
-    RequestStatus.FINISHED_ABORTED: END_ABORT,
-}
+NO_READ, RESET_INVALIDATE, END_ERROR = 1, 1, 3
+ENDS = {RequestStatus.FINISHED_STOPPED: 0, RequestStatus.FINISHED_LENGTH_CAPPED: 1,
+        RequestStatus.FINISHED_ABORTED: 2}
 SOURCES = {1: CacheHitSource.HOST, 2: CacheHitSource.DISK}
 
 
 class Live:
     """A request that the library knows."""
 
-    __slots__ = ("id", "job", "keys", "media", "nulled", "request", "resumed",
-                 "scheduled", "tables", "tails", "told")
+    __slots__ = ("id", "job", "keys", "media", "nulled", "request", "resumed", "scheduled",
+                 "tables", "tails", "told")
 
     def __init__(self, number: int, request: Request, groups: int) -> None:
         self.id, self.request = number, request
-        self.keys = 0  # keys that the library has
+        self.keys = self.job = 0  # keys that the library has; load that the engine waits for
         self.tables: list[array.array | None] = [None] * groups
         self.told = [0] * groups  # entries that the library has as they are
         self.nulled = [0] * groups  # leading entries that are null for good
-        self.scheduled = False  # in this admission
-        self.resumed = False
-        self.job = 0  # of its load, until the engine has its result
+        self.scheduled = self.resumed = False  # in this admission; preempted since the last record
         self.media: dict[CacheHitSource, int] = {}
         self.tails: list[tuple[int, int, int]] = []
 
@@ -63,132 +43,134 @@ class KvcScheduler:
     """Owns the scheduler handle and the references of its holds. Threads: the scheduler's."""
 
     def __init__(self, config: Any, cache: Any, library: lib.Library, log: Any) -> None:
-        self.layout = layout.Layout(config, cache, None)
+        self.layout = layout.Layout(config, cache, 0)
         self.handle = lib.Handle(library, "scheduler", self.layout.open, self.layout.host_caps, log)
-        self.lib = library
+        self.events = Events(config, cache, self.handle)
         self.live: dict[str, Live] = {}
         self.held: dict[int, list[Any]] = {}  # job -> referenced blocks
         self.loads: dict[int, tuple[str, Any]] = {}  # open load -> request, blocks (its own so far)
-        self.gone = ""
-        events = config.kv_events_config
-        self.publishes = bool(events and events.enable_kv_cache_events and library.take_events)
-        self._specs = [g.kv_cache_spec for g in cache.kv_cache_groups]
-        self._numbers: dict[int, Request] = {}  # live ones, if events are published
-        self._over: dict[int, tuple[Request, set[int]]] = {}  # ended, with the jobs open then
+        self.gone, self._interval = "", Interval()
         self._failed: list[str] = []
         self._closed = self._next_id = self._step = 0
-        groups = self.layout.count
+        groups, table = self.layout.count, lib.TYPES["table"]
         self._stable = [g for g in range(groups) if self.layout.stable[g]]
-        self._lookup_in = ctypes.create_string_buffer(lib.LOOKUP_IN.size)
-        self._lookup_out = ctypes.create_string_buffer(lib.LOOKUP_OUT.size)
-        self._lookup_at = (ctypes.addressof(self._lookup_in), ctypes.addressof(self._lookup_out))
+        self._lookup, self._alloc = library.lookup, library.alloc_update
+        self._in = ctypes.create_string_buffer(lib.LOOKUP_IN.size)
+        self._out = ctypes.create_string_buffer(lib.LOOKUP_OUT.size)
+        self._lookup_at = (ctypes.addressof(self._in), ctypes.addressof(self._out))
         self._tables, self._empty = (
-            (lib.TYPES["table"] * groups)(*(lib.make("table", group=g) for g in range(groups)))
-            for _ in range(2))
+            (table * groups)(*(lib.make("table", group=g) for g in range(groups))) for _ in "12")
         self._alloc_in = lib.make("alloc_in", tables=lib.list_of(self._tables, groups))
         self._alloc_none = lib.make("alloc_in", tables=lib.list_of(self._empty, groups))
         self._alloc_out = lib.make("alloc_out")
         self._room(2 * self.layout.max_running)
 
-    def bind(self, manager: Any) -> None:
-        self.pool = manager.block_pool
-        managers = manager.coordinator.single_type_managers
+    def bind_kv_cache_manager(self, kv_cache_manager: Any) -> None:
+        self._pool = kv_cache_manager.block_pool
+        managers = kv_cache_manager.coordinator.single_type_managers
         self._windows = [(g, managers[g].req_to_blocks) for g in self._stable
                          if self.layout.kinds[g] in (layout.SLIDING, layout.CHUNKED)]
 
-    def set_ranks(self, ranks: list[dict[str, Any]]) -> None:
-        infos, kept = layout.rank_infos(ranks)
-        given, usable = lib.list_of(infos, len(infos)), lib.TYPES["list"]()
-        self.handle.check("set_ranks", self.lib.set_ranks(
-            self.handle.address, ctypes.addressof(given), ctypes.addressof(usable)))
-        del kept
+    def set_xfer_handshake_metadata_pp_aware(self, metadata: dict[Any, Any]) -> None:
+        infos = layout.rank_infos([m.info for m in metadata.values()])
+        usable = lib.TYPES["list"]()
+        self.handle.check("set_ranks", lib.list_of(infos, len(infos)), usable)
 
-    def _give_up(self, slot: str, status: int) -> None:
-        """No further call but close; the workers are told with the next step."""
+    def _call(self, slot: str, *given: Any, mild: tuple[int, ...] = ()) -> int:
+        """The status. A negative one that is not mild: no further call but close; the workers are
+        told with the next step, the engine goes on without kvc."""
+        status = self.handle.call(slot, *given)
+        if status < 0 and status not in mild:
+            self._give_up(f"{slot} answered {status}: {self.handle.error()}")
+        return status
+
+    def _give_up(self, why: str) -> None:
         if not self.gone:
-            self.gone = f"{slot} answered {status}: {self.handle.error()}"
-            logger.error("kvc connector given up, the engine goes on without it: %s", self.gone)
+            self.gone = why
+            logger.error("kvc connector given up, the engine goes on without it: %s", why)
 
     # ---- one request
 
     def _begin(self, request: Request) -> Live:
         self._next_id += 1
         st = self.live[request.request_id] = Live(self._next_id, request, self.layout.count)
-        if self.publishes:
-            self._numbers[st.id] = request
-        keys = b"".join(request.block_hashes)
-        st.keys = len(request.block_hashes)
-        begin = lib.make(
-            "request", request=st.id, prompt_tokens=request.num_prompt_tokens,
+        self.events.began(st.id, request)
+        keys, prompt = b"".join(request.block_hashes), request.num_prompt_tokens
+        st.keys = min(len(request.block_hashes), prompt // self.layout.unit)
+        self._call("request_begin", lib.make(
+            "request", request=st.id, prompt_tokens=prompt, n_keys=st.keys,
             keys=ctypes.cast(keys, ctypes.c_void_p), load_limit_tokens=lib.NO_LIMIT,
             store_limit_tokens=lib.NO_LIMIT,
-            n_keys=min(st.keys, request.num_prompt_tokens // self.layout.unit),
-            flags=NO_READ if request.skip_reading_prefix_cache else 0)
-        st.keys = begin.n_keys
-        status = self.lib.request_begin(self.handle.address, ctypes.addressof(begin))
-        if status < 0 and status != lib.E_FULL:
-            self._give_up("request_begin", status)
+            flags=NO_READ if request.skip_reading_prefix_cache else 0), mild=(lib.E_FULL,))
         return st
 
     def _extend(self, st: Live) -> None:
-        hashes = st.request.block_hashes
-        keys = b"".join(hashes[st.keys:])
-        more = lib.make("extend", request=st.id, first_key=st.keys, n_keys=len(hashes) - st.keys,
-                        keys=ctypes.cast(keys, ctypes.c_void_p))
-        st.keys = len(hashes)
-        status = self.lib.request_extend(self.handle.address, ctypes.addressof(more))
-        if status < 0 and status != lib.E_FULL:
-            self._give_up("request_extend", status)
+        hashes, first = st.request.block_hashes, st.keys
+        keys, st.keys = b"".join(hashes[first:]), len(hashes)
+        self._call("request_extend", lib.make(
+            "extend", request=st.id, first_key=first, n_keys=st.keys - first,
+            keys=ctypes.cast(keys, ctypes.c_void_p)), mild=(lib.E_FULL,))
 
-    def lookup(self, request: Request, device_tokens: int) -> tuple[int | None, bool]:
+    def get_num_new_matched_tokens(
+            self, request: Request, num_computed_tokens: int) -> tuple[int | None, bool]:
         if self.gone or request.resumable:  # a session may take tokens back, the line may not
             return 0, False
         st = self.live.get(request.request_id) or self._begin(request)
         if st.keys != len(request.block_hashes):
             self._extend(st)
-        lib.LOOKUP_IN.pack_into(self._lookup_in, 0, 40, 0, st.id, request.num_tokens,
-                                device_tokens, lib.NO_LIMIT)
-        lib.LOOKUP_OUT.pack_into(self._lookup_out, 0, 24, 0, 0, 0, 0)
-        status = self.lib.lookup(self.handle.address, *self._lookup_at)
+        lib.LOOKUP_IN.pack_into(
+            self._in, 0, 40, 0, st.id, request.num_tokens, num_computed_tokens,
+            lib.NO_LIMIT)
+        lib.LOOKUP_OUT.pack_into(self._out, 0, 24, 0, 0, 0, 0)
+        status = self._lookup(self.handle.address, *self._lookup_at)
         if status == lib.OK:
-            tokens = lib.LOOKUP_OUT.unpack_from(self._lookup_out)[2]
+            tokens = lib.LOOKUP_OUT.unpack_from(self._out)[2]
             return tokens, tokens > 0
         if status in (lib.LATER, lib.E_STATE):  # E_STATE: the end of its last load is on its way
             return None, False
         if status < 0:
-            self._give_up("lookup", status)
+            self._give_up(f"lookup answered {status}: {self.handle.error()}")
         return 0, False
 
-    def allocated(self, request: Request, blocks: Any, tokens: int) -> None:
-        st = self.live.get(request.request_id)
+    def update_state_after_alloc(
+            self, request: Request, blocks: Any, num_external_tokens: int) -> None:
+        name, tokens, out = request.request_id, num_external_tokens, self._alloc_out
+        st = self.live.get(name)
         if st is None or self.gone:
             if tokens:
-                self._failed.append(request.request_id)
+                self._failed.append(name)
             return
-        st.media = {}
-        given, out = (self._alloc_in, self._alloc_out) if tokens else (
-            self._alloc_none, self._alloc_out)
-        given.request, given.accepted_tokens, kept = st.id, tokens, []
+        given = self._alloc_in if tokens else self._alloc_none
+        given.request, given.accepted_tokens, st.media, kept = st.id, tokens, {}, []
         if tokens:
             for table, ids in zip(self._tables, blocks.get_block_ids(), strict=True):
                 kept.append(array.array("q", ids))
                 table.blocks, table.count = kept[-1].buffer_info()
         out.struct_size = ctypes.sizeof(out)
-        status = self.lib.alloc_update(
-            self.handle.address, ctypes.addressof(given), ctypes.addressof(out))
+        status = self._alloc(self.handle.address, ctypes.addressof(given), ctypes.addressof(out))
         if status == lib.E_INTERNAL:
-            self._give_up("alloc_update", status)
-        if not tokens:
-            return
-        if status < 0 or not out.job:
+            self._give_up(f"alloc_update answered {status}: {self.handle.error()}")
+        if tokens and (status < 0 or not out.job):
             logger.error("kvc alloc_update of %s with %d tokens answered %d: %s; they are computed",
-                         request.request_id, tokens, status, self.handle.error())
-            self._failed.append(request.request_id)
-            return
-        st.job = out.job
-        self.loads[st.job] = (request.request_id, lib.block_ids(out.held))
-        for part in lib.elements("medium_tokens", out.media):
-            st.media[SOURCES.get(part.medium, CacheHitSource.EXTERNAL_UNSPECIFIED)] = part.tokens
+                         name, tokens, status, self.handle.error())
+            self._failed.append(name)
+        elif tokens:
+            st.job = out.job
+            self.loads[st.job] = (name, lib.block_ids(out.held))
+            for part in lib.elements("medium_tokens", out.media):
+                source = SOURCES.get(part.medium, CacheHitSource.EXTERNAL_UNSPECIFIED)
+                st.media[source] = part.tokens
+
+    def get_external_cache_hit_sources(
+            self, request: Request, num_external_tokens: int) -> dict[CacheHitSource, int]:
+        st = self.live.get(request.request_id)
+        return dict(st.media) if st is not None else {}
+
+    def register_finished_partial_tail(
+            self, request: Request, block_ids: Any, partial_tail_offloads: list[Any]) -> bool:
+        if request.request_id in self.live:
+            self.live[request.request_id].tails = partial_tail_offloads
+        return False
 
     # ---- one step
 
@@ -200,8 +182,7 @@ class KvcScheduler:
     def _nulls(self, st: Live) -> None:
         """Leading window blocks that the engine gave back since the last record."""
         for g, tables in self._windows:
-            table, blocks = st.tables[g], tables[st.request.request_id]
-            at = st.nulled[g]
+            table, blocks, at = st.tables[g], tables[st.request.request_id], st.nulled[g]
             while at < len(table) and blocks[at].is_null:
                 if table[at] != 0:
                     table[at] = 0
@@ -209,89 +190,79 @@ class KvcScheduler:
                 at += 1
             st.nulled[g] = at
 
-    def _tables_of(self, st: Live, at: int) -> tuple[int, int]:
-        """Writes the changed tables behind offset `at`; their address and number."""
-        first, changed = at, False
-        for g in range(self.layout.count):
-            table = st.tables[g]
+    def _tables_of(self, st: Live, at: int) -> None:
+        """Writes one kvc_table a group behind offset `at`, empty where nothing changed."""
+        for g, table in enumerate(st.tables):
+            first, address, count = 0, 0, 0
             if table is not None and st.told[g] < len(table):
-                address, count = table.buffer_info()
-                lib.TABLE.pack_into(self._changed, at, 32, g, address, count, st.told[g])
-                st.told[g], changed = count, True
-            else:
-                lib.TABLE.pack_into(self._changed, at, 32, g, 0, 0, 0)
-            at += 32
-        return (ctypes.addressof(self._changed) + first, self.layout.count) if changed else (0, 0)
+                first, (address, count) = st.told[g], table.buffer_info()
+                st.told[g] = count
+            lib.TABLE.pack_into(self._changed, at + g * 32, 32, g, address, count, first)
 
     def _scheduled(self, output: SchedulerOutput) -> int:
         """Fills the record; how many requests stand in it."""
-        cached, live = output.scheduled_cached_reqs, self.live
-        resumed = cached.resumed_req_ids
+        cached, tokens, windows = (
+            output.scheduled_cached_reqs, output.num_scheduled_tokens, self._windows)
         rows = [(r.req_id, r.block_ids, True) for r in output.scheduled_new_reqs]
-        rows += [(r, ids, r in resumed)
+        rows += [(r, ids, r in cached.resumed_req_ids)
                  for r, ids in zip(cached.req_ids, cached.new_block_ids, strict=True)]
         if len(rows) > self._requests:
             self._room(2 * len(rows))
-        count, pack, size = 0, lib.STEP_REQUEST.pack_into, lib.STEP_REQUEST.size
-        stride = self.layout.count * lib.TABLE.size
-        tokens, windows = output.num_scheduled_tokens, self._windows
+        groups, pack, size = self.layout.count, lib.STEP_REQUEST.pack_into, lib.STEP_REQUEST.size
+        tables_at, count = ctypes.addressof(self._changed), 0
         for name, ids, whole in rows:
-            st = live.get(name)
+            st = self.live.get(name)
             if st is None:
                 continue
-            request = st.request
+            request, at = st.request, count * groups * lib.TABLE.size
             if st.keys != len(request.block_hashes):
                 self._extend(st)
-            where = (0, 0)
-            if whole:
-                for g in self._stable:
+            changed = whole or ids is not None or windows
+            for g in self._stable if whole or ids is not None else ():
+                if whole:
                     st.tables[g] = array.array("q", ids[g])
                     st.told[g] = st.nulled[g] = 0
-            elif ids is not None:
-                for g in self._stable:
+                else:
                     st.tables[g].extend(ids[g])
             if windows:
                 self._nulls(st)
-            if whole or ids is not None or windows:
-                where = self._tables_of(st, count * stride)
-            known = request.num_tokens
-            confirmed = request.num_computed_tokens + tokens[name]
+            if changed:
+                self._tables_of(st, at)
+            known, confirmed = request.num_tokens, request.num_computed_tokens + tokens[name]
             pack(self._record, count * size, size, 1 if st.resumed else 0, st.id,
-                 confirmed if confirmed < known else known, *where, 32, 0)
+                 confirmed if confirmed < known else known,
+                 tables_at + at if changed else 0, groups if changed else 0, 32, 0)
             st.scheduled, st.resumed, st.job = True, False, 0
             count += 1
         return count
 
-    def build(self, output: SchedulerOutput) -> KvcMetadata:
+    def _preempted(self, names: Any) -> Any:
+        found = [st for st in map(self.live.get, names or ()) if st is not None]
+        for st in found:
+            st.scheduled, st.resumed = False, True
+        return (ctypes.c_uint64 * len(found))(*(st.id for st in found))
+
+    def build_connector_meta(self, scheduler_output: SchedulerOutput) -> KvcMetadata:
+        output = scheduler_output
         failed, self._failed = self._failed, []
         if self.gone:
             return KvcMetadata(failed=failed, close=self.gone)
-        preempted = []
-        for name in output.preempted_req_ids or ():
-            st = self.live.get(name)
-            if st is not None:
-                st.scheduled, st.resumed = False, True
-                preempted.append(st.id)
-        ids = (ctypes.c_uint64 * len(preempted))(*preempted)
+        ids = self._preempted(output.preempted_req_ids)
         count = self._scheduled(output)
         state = output.kv_connector_block_state
-        offers = [
-            (group, self.live[name].id, block, tokens)
+        handoffs = b"".join(
+            lib.HANDOFF.pack(32, group, self.live[name].id, block, tokens)
             for name, entries in (state.boundary_state_offloads if state else {}).items()
-            if name in self.live for group, block, tokens in entries]
-        handoffs = b"".join(lib.HANDOFF.pack(32, *o) for o in offers)
+            if name in self.live for group, block, tokens in entries)
         self._step += 1
-        kind = lib.TYPES["list"]
-        step = lib.make(
-            "step", step=self._step, preempted=ctypes.addressof(ids), n_preempted=len(preempted),
-            scheduled=kind(ctypes.addressof(self._record), count, lib.STEP_REQUEST.size),
-            handoffs=kind(ctypes.cast(handoffs, ctypes.c_void_p), len(offers), 32),
-            candidates=kind(None, 0, 32))
         plan = lib.make("plan")
-        status = self.lib.build_store_jobs(
-            self.handle.address, ctypes.addressof(step), ctypes.addressof(plan))
+        scheduled = lib.TYPES["list"](
+            ctypes.addressof(self._record), count, lib.STEP_REQUEST.size, 0)
+        status = self._call("build_store_jobs", lib.make(
+            "step", step=self._step, preempted=ctypes.addressof(ids), n_preempted=len(ids),
+            scheduled=scheduled, handoffs=lib.packed(handoffs, 32),
+            candidates=lib.packed(b"", 32)), plan)
         if status < 0:
-            self._give_up("build_store_jobs", status)
             return KvcMetadata(failed=failed, close=self.gone)
         loads = {}
         for job in lib.elements("plan_job", plan.jobs):
@@ -302,27 +273,26 @@ class KvcScheduler:
         return KvcMetadata(ctypes.string_at(plan.bytes.data, plan.bytes.size), loads, failed)
 
     def _hold(self, job: int, ids: Any) -> None:
-        blocks = [self.pool.blocks[i] for i in ids]
-        self.pool.touch(blocks)
+        blocks = [self._pool.blocks[i] for i in ids]
+        self._pool.touch(blocks)
         self.held.setdefault(job, []).extend(blocks)
 
     # ---- what ended
 
-    def update(self, output: Any) -> None:
-        meta = output.kv_connector_worker_meta
+    def update_connector_output(self, connector_output: Any) -> None:
+        meta = connector_output.kv_connector_worker_meta
         if isinstance(meta, KvcWorkerMetadata):
-            if meta.failures and not self.gone:
-                self.gone = meta.failures[0]
-                logger.error("kvc connector given up, the engine goes on without it: %s", self.gone)
             self._closed += meta.closed
+            for why in meta.failures:
+                self._give_up(why)
             if meta.reports and not self.gone:
                 self._complete(meta.reports)
         # A load may have a result before its copies have ended (deadline): hold its blocks now.
-        for name in output.finished_recving or ():
-            st = self.live.get(name)
-            for job in [j for j, (n, _) in self.loads.items() if n == name]:
-                if st is None or job == st.job:
-                    self._hold(job, self.loads[job][1])
+        over = connector_output.finished_recving or ()
+        for job, (_, ids) in [(j, load) for j, load in self.loads.items() if load[0] in over]:
+            st = self.live.get(self.loads[job][0])
+            if job not in self.held and (st is None or st.job == job):
+                self._hold(job, ids)
         if self._closed >= self.layout.ranks:
             for job in list(self.held):
                 self._release(job, ())
@@ -331,10 +301,7 @@ class KvcScheduler:
     def _complete(self, reports: list[bytes]) -> None:
         given = (lib.TYPES["bytes"] * len(reports))(*map(lib.bytes_of, reports))
         out = lib.make("complete_out")
-        status = self.lib.complete(
-            self.handle.address, ctypes.addressof(given), len(reports), ctypes.addressof(out))
-        if status < 0:
-            self._give_up("complete", status)
+        if self._call("complete", given, len(reports), out) < 0:
             return
         for job in lib.elements("ended_job", out.jobs):
             self.loads.pop(job.job, None)
@@ -342,126 +309,84 @@ class KvcScheduler:
                 self._release(job.job, lib.block_ids(job.released) if job.released.count else ())
 
     def _release(self, job: int, ids: Any) -> None:
-        """Drops the references of a job, those of `ids` in this order first."""
+        """Drops the references of a job, in the order of `ids` if that names them all."""
         blocks = self.held.pop(job)
-        if len(ids) == len(blocks):
-            blocks = [self.pool.blocks[i] for i in ids]
-        self.pool.free_blocks(blocks)
+        self._pool.free_blocks(
+            [self._pool.blocks[i] for i in ids] if len(ids) == len(blocks) else blocks)
 
-    def ended(self, request: Request, owned: bool) -> None:
+    def request_finished_all_groups(
+            self, request: Request, block_ids: tuple[list[int], ...]) -> tuple[bool, None]:
+        """What is still copied is held by reference: the engine frees the blocks at once."""
         st = self.live.pop(request.request_id, None)
-        if st is None or self.gone:
-            return
-        owns = owned and st.scheduled
-        where = (0, 0)
+        if st is not None and not self.gone:
+            self._end(st, request, st.scheduled and any(block_ids))
+        return False, None
+
+    def _end(self, st: Live, request: Request, owns: bool) -> None:
+        confirmed = 0
+        tables, tails = lib.packed(b"", 32), b""
         if owns:
             if self._windows:
                 self._nulls(st)
             self._tables_of(st, 0)
-            where = (ctypes.addressof(self._changed), self.layout.count)
-        tails = b"".join(lib.HANDOFF.pack(32, g, st.id, block, tokens)
-                         for g, block, tokens in st.tails) if owns else b""
-        kind = lib.TYPES["list"]
-        end = lib.make(
-            "end_in", reason=ENDS.get(request.status, END_ERROR), request=st.id,
-            confirmed_tokens=min(request.num_computed_tokens, request.num_tokens) if owns else 0,
-            tables=kind(*where, 32),
-            handoffs=kind(ctypes.cast(tails, ctypes.c_void_p), len(tails) // 32, 32))
+            tables = lib.TYPES["list"](ctypes.addressof(self._changed), self.layout.count, 32, 0)
+            tails = b"".join(lib.HANDOFF.pack(32, g, st.id, b, t) for g, b, t in st.tails)
+            confirmed = min(request.num_computed_tokens, request.num_tokens)
         out = lib.make("end_out")
-        status = self.lib.request_end(
-            self.handle.address, ctypes.addressof(end), ctypes.addressof(out))
-        if status == lib.E_INTERNAL:
-            self._give_up("request_end", status)
-        elif status < 0:
+        status = self._call("request_end", lib.make(
+            "end_in", reason=ENDS.get(request.status, END_ERROR), request=st.id, tables=tables,
+            confirmed_tokens=confirmed, handoffs=lib.packed(tails, 32)), out, mild=(lib.E_ARG,))
+        if status < 0:
             logger.error("kvc request_end of %s answered %d: %s", request.request_id, status,
                          self.handle.error())
         elif out.job and out.held.count:
             self._hold(out.job, lib.block_ids(out.held))
-        if self.publishes:
-            self._over[st.id] = (self._numbers.pop(st.id), {*self.held, *self.loads})
+        self.events.ended(st.id, {*self.held, *self.loads})
 
-    def reset(self) -> bool:
+    def reset_cache(self) -> bool:
         if self.gone:
             return True
-        status = self.lib.reset(self.handle.address, RESET_INVALIDATE)
-        if status == lib.E_INTERNAL:
-            self._give_up("reset", status)
-        elif status < 0:
-            logger.warning("kvc reset answered %d: %s", status, self.handle.error())
+        status = self._call("reset", RESET_INVALIDATE, mild=(lib.E_STATE,))
+        if status == lib.E_STATE:
+            logger.warning("kvc reset: %s", self.handle.error())
         return status >= 0
 
-    def pending(self) -> bool:
+    def has_pending_push_work(self) -> bool:
         """Whether blocks of stores will come back that an idle engine must wait for."""
         if not self.held:
             return False
         out = lib.make("pending")
-        if self.gone or self.lib.has_pending(self.handle.address, ctypes.addressof(out)) < 0:
+        if self.gone or self.handle.call("has_pending", out) < 0:
             return self._closed < self.layout.ranks
         return out.held_blocks > out.quarantined_blocks
 
-    def frees(self) -> bool:
+    def has_pending_block_frees(self) -> bool:
         """Whether the end of a copy gives a block back to the pool."""
         return any(b.ref_cnt == 1 for blocks in self.held.values() for b in blocks)
 
-    # ---- numbers and events
+    def take_events(self) -> list[Any]:
+        return [] if self.gone else self.events.take(self.held.keys() | self.loads.keys())
 
-    def stats(self) -> Iterator[tuple[str, str, int]]:
+    def get_kv_connector_stats(self) -> KvcStats | None:
+        return self._interval.take(self._stats)
+
+    def _stats(self) -> Iterator[tuple[str, str, int]]:
         """(name, labels, value) of every counter and gauge."""
         if self.handle.address is None:
             return
         needed, kind = ctypes.c_uint64(), lib.TYPES["stat"]
-        size, at = ctypes.sizeof(kind), ctypes.addressof(needed)
-        self.lib.stats(self.handle.address, None, size, 0, at)
+        self.handle.call("stats", 0, ctypes.sizeof(kind), 0, needed)
         room = (kind * needed.value)()
-        where = ctypes.addressof(room)
-        if self.lib.stats(self.handle.address, where, size, len(room), at) == lib.OK:
+        if self.handle.call("stats", room, ctypes.sizeof(kind), len(room), needed) == lib.OK:
             for stat in room:
                 yield lib.text_of(stat.name), lib.text_of(stat.labels), stat.value
         offers = lib.make("boundary_stats")
-        if self.lib.boundary_stats(self.handle.address, ctypes.addressof(offers)) == lib.OK:
-            for name, row in (("handoffs", offers.handoffs), ("offers", offers.all_offers)):
-                for outcome, _ in row._fields_[1:]:
-                    label = OUTCOMES.get(outcome, outcome) if name == "handoffs" else outcome
-                    if outcome != "pending":
-                        yield name, "outcome=" + label, getattr(row, outcome)
+        if self.handle.call("boundary_stats", offers) == lib.OK:
+            for outcome in [n for n, _ in offers.handoffs._fields_[1:] if n != "pending"]:
+                label = "outcome=" + OUTCOMES.get(outcome, outcome)
+                yield "handoffs", label, getattr(offers.handoffs, outcome)
+                yield "offers", "outcome=" + outcome, getattr(offers.all_offers, outcome)
 
-    def events(self) -> list[Any]:
-        """vLLM's events of the tier; token ids come from the request that stored the block."""
-        if not self.publishes or self.gone:
-            return []
-        kind, count, out = lib.TYPES["event"], ctypes.c_uint64(), []
-        room, status = (kind * 256)(), lib.MORE
-        while status == lib.MORE:
-            status = self.lib.take_events(
-                self.handle.address, ctypes.addressof(room), ctypes.sizeof(kind), len(room),
-                ctypes.addressof(count))
-            out += [self._event(e) for e in room[: count.value if status >= 0 else 0]]
-        open_jobs = self.held.keys() | self.loads.keys()
-        for number in [n for n, (_, jobs) in self._over.items() if not jobs & open_jobs]:
-            del self._over[number]
-        return out
-
-    def _event(self, event: Any) -> Any:
-        medium = {1: MEDIUM_CPU, 2: MEDIUM_STORAGE}.get(event.medium)
-        if event.kind == EVENT_CLEARED:
-            return AllBlocksCleared()
-        key = maybe_convert_block_hash(bytes(event.key[: event.key_bytes]))
-        if event.kind == EVENT_REMOVED:
-            return BlockRemoved([key], medium, group_idx=event.group, locality="LOCAL")
-        begin, end, spec = event.begin_tokens, event.end_tokens, self._specs[event.group]
-        request = self._numbers.get(event.request) or self._over.get(event.request, (None, ()))[0]
-        lora = request.lora_request if request else None
-        extra = generate_block_hash_extra_keys(request, begin, end, 0)[0] if request else None
-        parent = bytes(event.parent_key[: event.key_bytes]) if event.has_parent else None
-        return BlockStored(
-            [key], maybe_convert_block_hash(parent) if parent else None,
-            list(request.all_token_ids[begin:end]) if request else [], end - begin,
-            lora.adapter_id if lora else None, medium, lora.name if lora else None,
-            extra_keys=to_event_extra_keys([extra] if extra else None), group_idx=event.group,
-            kv_cache_spec_kind=get_kv_cache_spec_kind(spec).value,
-            kv_cache_spec_sliding_window=get_kv_cache_spec_sliding_window(spec),
-            locality="LOCAL", session_id=request.session_id if request else None)
-
-    def close(self) -> None:
+    def shutdown(self) -> None:
         self.gone = self.gone or "shut down"
         self.handle.close()

@@ -1,6 +1,5 @@
 """A vLLM engine for tests: token prompts in; tokens, log-probabilities and external hits out."""
 
-import ctypes
 import os
 import random
 import time
@@ -135,17 +134,17 @@ class Engine:
         """Steps until no copy holds a device block any more."""
         if not IN_PROCESS:
             return
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while self.core.scheduler.has_requests():
             self.core.step_fn()
-            assert time.monotonic() < deadline, "copies did not end within 30 s"
+            assert time.monotonic() < deadline, "copies did not end within 120 s"
 
     def reset_device(self) -> None:
         """Empties the device's prefix cache; the connector keeps its tier."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         self.drain()
         while not self.llm.reset_prefix_cache():
-            assert time.monotonic() < deadline, "the prefix cache could not be reset within 30 s"
+            assert time.monotonic() < deadline, "the prefix cache could not be reset within 120 s"
             time.sleep(0.05)
         self.llm.collective_rpc(scrub)
 
@@ -164,8 +163,8 @@ class Engine:
         return self.core.scheduler.connector
 
     @property
-    def rank(self) -> Any:
-        return get_kv_transfer_group().rank
+    def worker(self) -> Any:
+        return get_kv_transfer_group()
 
     def step(self) -> None:
         self.core.step_fn()
@@ -194,13 +193,13 @@ class Engine:
         self.drain()
         pool = self.core.scheduler.kv_cache_manager.block_pool
         assert pool.get_num_free_blocks() == pool.num_gpu_blocks - 1
-        sched = self.connector.sched
+        sched = self.connector.impl
         assert not sched.held and not sched.loads and not sched.live and not sched.gone
         pending = lib.make("pending")
-        sched.lib.has_pending(sched.handle.address, ctypes.addressof(pending))
+        sched.handle.call("has_pending", pending)
         assert (pending.load_jobs, pending.store_jobs, pending.held_blocks) == (0, 0, 0)
         stats = lib.make("boundary_stats")
-        sched.lib.boundary_stats(sched.handle.address, ctypes.addressof(stats))
+        sched.handle.call("boundary_stats", stats)
         for row in (stats.handoffs, stats.all_offers):
             counts = {n: getattr(row, n) for n, _ in row._fields_}
             assert counts.pop("published") == sum(counts.values())
@@ -208,37 +207,38 @@ class Engine:
 
     def stats(self) -> dict[str, int]:
         """Numbers of the library, labels behind the name."""
-        return {name + labels: value for name, labels, value in self.connector.sched.stats()}
+        return {name + labels: value for name, labels, value in self.connector.impl._stats()}
 
     @contextmanager
     def loads_undone(self) -> Iterator[None]:
         """Every load is reported, and its bytes are taken away again."""
-        rank = self.rank
-        plain, caches = rank.results, self.core.model_executor.driver_worker.model_runner.kv_caches
+        worker = self.worker
+        plain = worker.get_transfer_results
+        caches = self.core.model_executor.driver_worker.model_runner.kv_caches
 
-        def results() -> Any:
-            out = plain()
+        def results(finished: set[str]) -> Any:
+            out = plain(finished)
             if out.finished_recving:
                 for cache in caches:
                     cache.untyped_storage().fill_(0)
             return out
 
-        rank.results = results
+        worker.get_transfer_results = results
         try:
             yield
         finally:
-            rank.results = plain
+            worker.get_transfer_results = plain
 
     @contextmanager
     def results_withheld(self) -> Iterator[None]:
         """No load comes to an end for the engine."""
-        rank = self.rank
-        plain = rank.results
-        rank.results = KVConnectorTransferResults
+        worker = self.worker
+        plain = worker.get_transfer_results
+        worker.get_transfer_results = lambda finished: KVConnectorTransferResults()
         try:
             yield
         finally:
-            rank.results = plain
+            worker.get_transfer_results = plain
 
     @contextmanager
     def starved_when_decoding(self, requests: int) -> Iterator[None]:
