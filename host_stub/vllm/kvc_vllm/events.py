@@ -19,8 +19,7 @@ class Events:
 
     def __init__(self, config: Any, cache: Any, handle: lib.Handle) -> None:
         wanted = config.kv_events_config
-        self._on = bool(
-            wanted and wanted.enable_kv_cache_events and handle.library.take_events)
+        self._on = bool(wanted and wanted.enable_kv_cache_events and handle.library.take_events)
         self._handle = handle
         self._specs = [g.kv_cache_spec for g in cache.kv_cache_groups]
         self._requests: dict[int, Request] = {}
@@ -53,8 +52,7 @@ class Events:
         key, parent = (hashes.maybe_convert_block_hash(bytes(k[: event.key_bytes]))
                        for k in (event.key, event.parent_key))
         if event.kind == REMOVED:
-            return kv_events.BlockRemoved(
-                [key], medium, group_idx=event.group, locality="LOCAL")
+            return kv_events.BlockRemoved([key], medium, event.group, "LOCAL")
         begin, end, spec = event.begin_tokens, event.end_tokens, self._specs[event.group]
         request = self._requests.get(event.request)
         lora = request.lora_request if request else None

@@ -39,8 +39,7 @@ def _group(index: int, group: Any, parallel: int, draft: bool) -> Any:
         raise lib.KvcError(
             f"KV cache group {index} is a {type(spec).__name__}: the kvc line has no kind for it")
     if caps:
-        caps |= SHARDED if parallel > 1 and spec.dcp_sharded else 0
-        caps |= DRAFT if draft else 0
+        caps |= (SHARDED if parallel > 1 and spec.dcp_sharded else 0) | (DRAFT if draft else 0)
     return lib.make("group", kind=kind, caps=caps, caps_known=CAPS_ALL, window_tokens=window,
                     tokens_per_block=group.kv_cache_spec.block_size, extra_retained_tokens=extra)
 
@@ -81,14 +80,14 @@ class Layout:
         self._groups = (lib.TYPES["group"] * self.count)(*groups)
         algorithm = config.cache_config.prefix_caching_hash_algo
         seed = os.environ.get("PYTHONHASHSEED", "")
-        secret = algorithm.startswith("xxhash") and not seed
         self._name = _namespace(config, cache, seed)
         self.ranks = parallel.tensor_parallel_size * parallel.pipeline_parallel_size
         self.max_running, most = scheduler.max_num_seqs, config.model_config.max_model_len
         retention = cache.prefix_cache_retention_interval
         self.open = lib.make(
             "open", rank=rank, groups=lib.list_of(self._groups, self.count),
-            flags=(DRAFT_DROP if drop else 0) | (RANDOM_ROOT if secret else 0),
+            flags=(DRAFT_DROP if drop else 0) | (
+                RANDOM_ROOT if algorithm.startswith("xxhash") and not seed else 0),
             hash_unit_tokens=self.unit, scheduler_block_tokens=block, context_parallel=context,
             ranks=self.ranks, cp_interleave_tokens=parallel.cp_kv_cache_interleave_size or 1,
             device_blocks=cache.num_blocks, key_bytes=len(get_hash_fn_by_name(algorithm)("kvc")),
@@ -98,8 +97,8 @@ class Layout:
             max_request_bytes=lib.NO_LIMIT, max_steps_in_flight=config.max_concurrent_batches,
             retention_tokens=-1 if retention is None else retention,
             namespace_id=lib.bytes_of(self._name), config_toml=lib.bytes_of(self._toml))
-        caching = config.cache_config.enable_prefix_caching
-        self.host_caps = lib.HOST_RANK_VERDICTS | (0 if caching else lib.HOST_NO_DEVICE_CACHE)
+        self.host_caps = lib.HOST_RANK_VERDICTS | (
+            0 if config.cache_config.enable_prefix_caching else lib.HOST_NO_DEVICE_CACHE)
 
 
 def regions(layout: Layout, cache: Any, tensors: dict[str, torch.Tensor]) -> Any:

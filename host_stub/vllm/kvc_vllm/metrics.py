@@ -20,9 +20,6 @@ OUTCOMES = {"dropped_pool_full": "dropped_cpu_full", "skipped_not_hashed": "drop
 class KvcStats(metrics.KVConnectorStats):
     """data: "name|label=value,..." -> change of a counter, or value of a gauge ('=' before it)."""
 
-    def reset(self) -> None:
-        self.data = {}
-
     def is_empty(self) -> bool:
         return not self.data
 

@@ -2,7 +2,6 @@
 
 import array
 import ctypes
-from collections.abc import Iterator
 from typing import Any
 
 from vllm.logger import init_logger
@@ -26,7 +25,7 @@ class Live:
     """A request that the library knows."""
 
     __slots__ = ("id", "job", "keys", "media", "nulled", "request", "resumed", "scheduled",
-                 "tables", "tails", "told")
+                 "tables", "told")
 
     def __init__(self, number: int, request: Request, groups: int) -> None:
         self.id, self.request = number, request
@@ -36,7 +35,6 @@ class Live:
         self.nulled = [0] * groups  # leading entries that are null for good
         self.scheduled = self.resumed = False  # in this admission; preempted since the last record
         self.media: dict[CacheHitSource, int] = {}
-        self.tails: list[tuple[int, int, int]] = []
 
 
 class KvcScheduler:
@@ -50,7 +48,9 @@ class KvcScheduler:
         self.held: dict[int, list[Any]] = {}  # job -> referenced blocks
         self.loads: dict[int, tuple[str, Any]] = {}  # open load -> request, blocks (its own so far)
         self.gone, self._interval = "", Interval()
-        self._failed: list[str] = []
+        self._tails: dict[str, Any] = {}  # finish-time hand-offs of the request that ends now
+        self._failed: list[str] = []  # requests whose loads will never be in a plan
+        self._unplanned: dict[int, str] = {}  # loads in no plan yet
         self._closed = self._next_id = self._step = 0
         groups, table = self.layout.count, lib.TYPES["table"]
         self._stable = [g for g in range(groups) if self.layout.stable[g]]
@@ -137,8 +137,7 @@ class KvcScheduler:
         name, tokens, out = request.request_id, num_external_tokens, self._alloc_out
         st = self.live.get(name)
         if st is None or self.gone:
-            if tokens:
-                self._failed.append(name)
+            self._failed += [name] if tokens else []
             return
         given = self._alloc_in if tokens else self._alloc_none
         given.request, given.accepted_tokens, st.media, kept = st.id, tokens, {}, []
@@ -156,6 +155,7 @@ class KvcScheduler:
             self._failed.append(name)
         elif tokens:
             st.job = out.job
+            self._unplanned[st.job] = name
             self.loads[st.job] = (name, lib.block_ids(out.held))
             for part in lib.elements("medium_tokens", out.media):
                 source = SOURCES.get(part.medium, CacheHitSource.EXTERNAL_UNSPECIFIED)
@@ -163,13 +163,11 @@ class KvcScheduler:
 
     def get_external_cache_hit_sources(
             self, request: Request, num_external_tokens: int) -> dict[CacheHitSource, int]:
-        st = self.live.get(request.request_id)
-        return dict(st.media) if st is not None else {}
+        return dict(getattr(self.live.get(request.request_id), "media", {}))
 
     def register_finished_partial_tail(
             self, request: Request, block_ids: Any, partial_tail_offloads: list[Any]) -> bool:
-        if request.request_id in self.live:
-            self.live[request.request_id].tails = partial_tail_offloads
+        self._tails[request.request_id] = partial_tail_offloads
         return False
 
     # ---- one step
@@ -224,9 +222,8 @@ class KvcScheduler:
                     st.told[g] = st.nulled[g] = 0
                 else:
                     st.tables[g].extend(ids[g])
-            if windows:
-                self._nulls(st)
             if changed:
+                self._nulls(st)
                 self._tables_of(st, at)
             known, confirmed = request.num_tokens, request.num_computed_tokens + tokens[name]
             pack(self._record, count * size, size, 1 if st.resumed else 0, st.id,
@@ -244,9 +241,8 @@ class KvcScheduler:
 
     def build_connector_meta(self, scheduler_output: SchedulerOutput) -> KvcMetadata:
         output = scheduler_output
-        failed, self._failed = self._failed, []
         if self.gone:
-            return KvcMetadata(failed=failed, close=self.gone)
+            return self._last_words()
         ids = self._preempted(output.preempted_req_ids)
         count = self._scheduled(output)
         state = output.kv_connector_block_state
@@ -263,14 +259,19 @@ class KvcScheduler:
             scheduled=scheduled, handoffs=lib.packed(handoffs, 32),
             candidates=lib.packed(b"", 32)), plan)
         if status < 0:
-            return KvcMetadata(failed=failed, close=self.gone)
-        loads = {}
+            return self._last_words()
+        failed, self._failed, loads = self._failed, [], {}
         for job in lib.elements("plan_job", plan.jobs):
             if job.kind == lib.JOB_LOAD:
-                loads[job.job] = self.loads[job.job][0]
+                loads[job.job] = self._unplanned.pop(job.job)
             elif job.held.count:
                 self._hold(job.job, lib.block_ids(job.held))
         return KvcMetadata(ctypes.string_at(plan.bytes.data, plan.bytes.size), loads, failed)
+
+    def _last_words(self) -> KvcMetadata:
+        failed, self._failed = [*self._failed, *self._unplanned.values()], []
+        self._unplanned.clear()
+        return KvcMetadata(failed=failed, close=self.gone)
 
     def _hold(self, job: int, ids: Any) -> None:
         blocks = [self._pool.blocks[i] for i in ids]
@@ -318,19 +319,19 @@ class KvcScheduler:
             self, request: Request, block_ids: tuple[list[int], ...]) -> tuple[bool, None]:
         """What is still copied is held by reference: the engine frees the blocks at once."""
         st = self.live.pop(request.request_id, None)
+        tails = self._tails.pop(request.request_id, ())
         if st is not None and not self.gone:
-            self._end(st, request, st.scheduled and any(block_ids))
+            self._end(st, request, tails if st.scheduled and any(block_ids) else None)
         return False, None
 
-    def _end(self, st: Live, request: Request, owns: bool) -> None:
-        confirmed = 0
-        tables, tails = lib.packed(b"", 32), b""
-        if owns:
-            if self._windows:
-                self._nulls(st)
+    def _end(self, st: Live, request: Request, last: Any) -> None:
+        """`last`: finish-time hand-offs; None if the request owns no written blocks."""
+        tables, tails, confirmed = lib.packed(b"", 32), b"", 0
+        if last is not None:
+            self._nulls(st)
             self._tables_of(st, 0)
             tables = lib.TYPES["list"](ctypes.addressof(self._changed), self.layout.count, 32, 0)
-            tails = b"".join(lib.HANDOFF.pack(32, g, st.id, b, t) for g, b, t in st.tails)
+            tails = b"".join(lib.HANDOFF.pack(32, g, st.id, b, t) for g, b, t in last)
             confirmed = min(request.num_computed_tokens, request.num_tokens)
         out = lib.make("end_out")
         status = self._call("request_end", lib.make(
@@ -344,20 +345,17 @@ class KvcScheduler:
         self.events.ended(st.id, {*self.held, *self.loads})
 
     def reset_cache(self) -> bool:
-        if self.gone:
-            return True
-        status = self._call("reset", RESET_INVALIDATE, mild=(lib.E_STATE,))
-        if status == lib.E_STATE:
-            logger.warning("kvc reset: %s", self.handle.error())
+        status = 0 if self.gone else self._call("reset", RESET_INVALIDATE, mild=(lib.E_STATE,))
+        if status < 0:
+            logger.warning("kvc reset answered %d: %s", status, self.handle.error())
         return status >= 0
 
     def has_pending_push_work(self) -> bool:
         """Whether blocks of stores will come back that an idle engine must wait for."""
-        if not self.held:
-            return False
+        if self.gone or not self.held:
+            return bool(self.held) and self._closed < self.layout.ranks
         out = lib.make("pending")
-        if self.gone or self.handle.call("has_pending", out) < 0:
-            return self._closed < self.layout.ranks
+        self._call("has_pending", out)
         return out.held_blocks > out.quarantined_blocks
 
     def has_pending_block_frees(self) -> bool:
@@ -370,8 +368,8 @@ class KvcScheduler:
     def get_kv_connector_stats(self) -> KvcStats | None:
         return self._interval.take(self._stats)
 
-    def _stats(self) -> Iterator[tuple[str, str, int]]:
-        """(name, labels, value) of every counter and gauge."""
+    def _stats(self) -> Any:
+        """Yields (name, labels, value) of every counter and gauge."""
         if self.handle.address is None:
             return
         needed, kind = ctypes.c_uint64(), lib.TYPES["stat"]

@@ -107,9 +107,8 @@ class KvcWorker:
         out.failed_recving, self._failed = self._failed, set()
         out.finished_recving |= out.failed_recving
         closed, self._told = bool(self._gone) and not self._told, bool(self._gone)
-        self._meta = None
-        if reports or closed:
-            self._meta = KvcWorkerMetadata(reports, [self._gone] if closed else [], int(closed))
+        self._meta = KvcWorkerMetadata(
+            reports, [self._gone] if closed else [], int(closed)) if reports or closed else None
         return out
 
     def build_connector_worker_meta(self) -> KvcWorkerMetadata | None:

@@ -8,10 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from prometheus_client import REGISTRY
 from vllm import LLM, SamplingParams
 from vllm.distributed.kv_transfer import get_kv_transfer_group
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorTransferResults
 from vllm.v1.engine import EngineCoreRequest
+from vllm.v1.kv_cache_interface import is_full_attention_spec
 
 from kvc_vllm import lib
 from models import VOCABULARY
@@ -191,8 +193,7 @@ class Engine:
     def check_quiet(self) -> None:
         """No block, hold, lease or offer is left over."""
         self.drain()
-        pool = self.core.scheduler.kv_cache_manager.block_pool
-        assert pool.get_num_free_blocks() == pool.num_gpu_blocks - 1
+        assert self.blocks_in_use() == 0
         sched = self.connector.impl
         assert not sched.held and not sched.loads and not sched.live and not sched.gone
         pending = lib.make("pending")
@@ -204,6 +205,39 @@ class Engine:
             counts = {n: getattr(row, n) for n, _ in row._fields_}
             assert counts.pop("published") == sum(counts.values())
             assert (counts["pending"], counts["dropped_bad_offer"]) == (0, 0), counts
+
+    @contextmanager
+    def events(self) -> Iterator[list[Any]]:
+        """The KV events that are published meanwhile."""
+        publisher, seen = self.core.scheduler.kv_event_publisher, []
+        plain = publisher.publish
+        publisher.publish = lambda batch: seen.extend(batch.events)
+        try:
+            yield seen
+        finally:
+            publisher.publish = plain
+
+    def groups(self) -> int:
+        return len(self.core.scheduler.kv_cache_config.kv_cache_groups)
+
+    def full_group(self) -> int:
+        groups = self.core.scheduler.kv_cache_config.kv_cache_groups
+        return next(i for i, g in enumerate(groups) if is_full_attention_spec(g.kv_cache_spec))
+
+    def blocks_in_use(self) -> int:
+        pool = self.core.scheduler.kv_cache_manager.block_pool
+        return pool.num_gpu_blocks - 1 - pool.get_num_free_blocks()
+
+    def publish_numbers(self) -> None:
+        """The next step reports the library's numbers."""
+        self.connector.impl._interval._due = 0.0
+
+    @staticmethod
+    def counter(name: str, outcome: str = "") -> float:
+        """Sum over the labels, or of those with this outcome."""
+        return sum(
+            s.value for m in REGISTRY.collect() for s in m.samples
+            if s.name == name and (not outcome or s.labels.get("outcome") == outcome))
 
     def stats(self) -> dict[str, int]:
         """Numbers of the library, labels behind the name."""

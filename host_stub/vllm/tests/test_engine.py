@@ -4,11 +4,14 @@ One pair of engines a model serves all tests here; KVC_TEST_MODELS_ONLY=llama,qw
 """
 
 import os
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from vllm.config import KVEventsConfig
+from vllm.distributed.kv_events import AllBlocksCleared, BlockStored
 
 from engine import IN_PROCESS, Answer, Engine, kvc_transfer, prompt
 from faults import Faults
@@ -104,7 +107,8 @@ def pair(request: pytest.FixtureRequest, models: Path, library: str,
     case: Case = request.param
     model = make_model(case.model, models)
     expected = expectations(model, case)
-    engine = Engine(model, kvc_transfer(library, config))
+    events = KVEventsConfig(enable_kv_cache_events=True, publisher="null")
+    engine = Engine(model, kvc_transfer(library, config), kv_events_config=events)
     found = Pair(case, expected, engine)
     yield found
     found.engine.close()
@@ -232,6 +236,63 @@ def test_a_reset_of_the_connector_forgets_everything(pair: Pair) -> None:
     answer, local, external = pair.engine.hits(pair.prompt)
     assert (local, external) == (0, 0)
     assert answer.difference(pair.expected.cold) == 0.0
+
+
+@in_process
+def test_events_carry_the_tokens_of_the_stored_blocks(pair: Pair) -> None:
+    pair.begin()
+    tokens = prompt(pair.case.tokens, 21)
+    with pair.engine.events() as seen:
+        pair.engine.one(tokens, 1)
+        pair.engine.drain()
+        pair.begin()
+    stored = [e for e in seen if isinstance(e, BlockStored) and e.medium == "CPU"]
+    assert {e.group_idx for e in stored} == set(range(pair.engine.groups()))
+    text = array("q", tokens).tobytes()
+    for e in stored:
+        assert len(e.token_ids) == e.block_size
+        assert array("q", e.token_ids).tobytes() in text
+    chain, key = [], None
+    full = {e.parent_block_hash: e for e in stored if e.group_idx == pair.engine.full_group()}
+    while key in full:
+        chain += full[key].token_ids
+        key = full[key].block_hashes[0]
+    assert chain == tokens[: pair.case.hit]
+    assert any(isinstance(e, AllBlocksCleared) for e in seen)
+
+
+@in_process
+def test_counters_reach_prometheus_under_the_names_of_vllm_where_it_has_them(pair: Pair) -> None:
+    pair.begin()
+    pair.engine.one(pair.prompt)
+    pair.engine.publish_numbers()
+    names = ("vllm:simple_kv_offload_load_blocks_total", "kvc:lookups_total")
+    before = [pair.engine.counter(n) for n in names]
+    pair.replay(pair.prompt)
+    pair.engine.publish_numbers()
+    pair.engine.one(prompt(40, 99))
+    after = [pair.engine.counter(n) for n in names]
+    assert all(a > b for a, b in zip(after, before, strict=True)), (before, after)
+    assert pair.engine.counter("kvc:offers_total", "stored") > 0
+
+
+@in_process
+def test_a_library_that_breaks_is_given_up_and_the_engine_goes_on(
+        pair: Pair, faults: Faults) -> None:
+    """The last test of its engine but one: the next starts another."""
+    pair.begin()
+    pair.engine.one(pair.prompt)
+    pair.engine.reset_device()
+    faults.arm("edge.broken_invariant", 3)
+    answer = pair.engine.one(pair.prompt)
+    assert faults.tripped()
+    assert answer.difference(pair.expected.cold) == 0.0
+    again, local, external = pair.engine.hits(pair.prompt)
+    assert (local, external) == (pair.case.hit, 0)
+    assert again.difference(pair.expected.again) == 0.0
+    assert pair.engine.connector.impl.gone
+    pair.engine.drain()
+    assert pair.engine.blocks_in_use() == 0
 
 
 def test_a_second_engine_in_the_same_process_starts_with_an_empty_tier(

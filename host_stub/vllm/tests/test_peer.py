@@ -15,6 +15,7 @@ pytestmark = [
     pytest.mark.skipif(not IN_PROCESS, reason="looks into both schedulers"),
 ]
 REQUESTS = 24
+PLENTY = 1500  # blocks
 POINTS = 0.005
 
 
@@ -80,6 +81,7 @@ def peer_runs(model: str, sizes: list[int], prompts: list[list[int]]) -> list[Ru
         for blocks in sizes:
             assert engine.llm.reset_prefix_cache(reset_connector=True)
             pool = engine.connector.scheduler_manager.cpu_block_pool
+            assert pool.get_num_free_blocks() >= blocks
             taken = pool.get_new_blocks(pool.get_num_free_blocks() - blocks)
             runs.append(run_all(engine, prompts))
             pool.free_blocks(taken)
@@ -94,8 +96,9 @@ def test_hits_are_at_least_those_of_simple_cpu(
         name: str, models: Path, library: str, tmp_path: Path) -> None:
     model = make_model(name, models)
     prompts = workload(name)
-    plenty, used = kvc_run(model, library, tmp_path, 4000, prompts)
-    sizes = [4000, used // 2, used // 4]
+    plenty, used = kvc_run(model, library, tmp_path, PLENTY, prompts)
+    assert used < PLENTY // 2  # nothing was evicted
+    sizes = [PLENTY, used // 2, used // 4]
     peers = peer_runs(model, sizes, prompts)
     ours = [plenty] + [kvc_run(model, library, tmp_path, n, prompts)[0] for n in sizes[1:]]
     for blocks, mine, peer in zip(sizes, ours, peers, strict=True):
