@@ -75,6 +75,7 @@ struct TierIndex::Body {
   // again. Not needed where it kept them out of the order until now, as by an open copy.
   void boundary_changed(const Record& r);
   [[nodiscard]] bool servable(SlotId entry) const;
+  [[nodiscard]] bool reaches_back(const Record& entry) const;
   [[nodiscard]] bool needs(GroupId group, Tokens end) const;
   template <class Next>
   [[nodiscard]] bool holds_at(GroupId group, Tokens end, std::uint32_t first, Next next) const;

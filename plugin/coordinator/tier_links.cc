@@ -303,10 +303,30 @@ bool TierIndex::Body::needs(GroupId g, Tokens end) const {
   return geometry.first_needed_position(g, end) != geometry.end_position(g, end);
 }
 
+// With fine hits a wider block of attention that hangs on `entry` serves boundaries in front of the
+// entry, too. Which of them others need is not asked: rather keep an entry than drop a useful one.
+bool TierIndex::Body::reaches_back(const Record& entry) const {
+  if (!geometry.fine_hits() || wide.empty()) return false;
+  const auto starts_before = [&](const Record& d) {
+    if (!serves(d) || std::find(wide.begin(), wide.end(), d.group()) == wide.end()) return false;
+    return round_down(Tokens{d.end - std::uint64_t{1}}, geometry.block_tokens(d.group())) + block <
+           Tokens{entry.end};
+  };
+  for (std::uint32_t d = entry.second; d != 0; d = at(d - 1).dep_next) {
+    const Record& dependent = at(d - 1);
+    if (starts_before(dependent)) return true;
+    if (!dependent.has(Record::tail_bit)) continue;
+    for (std::uint32_t e = dependent.second; e != 0; e = at(e - 1).dep2_next)
+      if (starts_before(at(e - 1))) return true;
+  }
+  return false;
+}
+
 // Whether a boundary that `entry` makes reachable has, beside it, what every other group needs
 // last: at an end inside its block, or at a tail that continues it.
 bool TierIndex::Body::servable(SlotId entry) const {
   const Record& r = at(entry);
+  if (reaches_back(r)) return true;
   if (servable_at(r, nullptr, Tokens{r.end})) return true;
   for (std::uint32_t d = r.second; d != 0; d = at(d - 1).dep_next) {
     const Record& dependent = at(d - 1);

@@ -305,6 +305,22 @@ BOOST_AUTO_TEST_CASE(a_tail_of_a_wider_group_behind_the_block_covers_its_end) {
   t.require_sound();
 }
 
+// Hits at 4 and 6 may be served by the block [0, 8) of group 1, which goes with the second entry.
+BOOST_AUTO_TEST_CASE(what_carries_a_wider_block_that_begins_before_it_is_not_dead) {
+  Tier t({{fa(4), fa(8), mb(8)}, 2, 8});
+  RunId a = t.index.open_run();
+  t.store_chain(0, 2, a);
+  BOOST_TEST(t.index.dead(1));
+  t.store(2, 1, 8, a);
+  BOOST_TEST(!t.index.dead(1));
+  t.store(3, 2, 4, a);
+  BOOST_TEST(!t.index.dead(1));
+  t.index.mark_bad(2);
+  BOOST_TEST(t.index.dead(1));
+  t.index.close_run(a);
+  t.require_sound();
+}
+
 BOOST_AUTO_TEST_CASE(nothing_is_dead_in_a_layout_of_one_group_or_with_drafts) {
   Tier one(only_full);
   one.store(0, 0, 4, one.index.open_run());

@@ -120,6 +120,16 @@ bool TierTwin::servable(std::uint64_t end_tokens, SlotId on, SlotId tail) const 
 bool TierTwin::dead(SlotId chain_entry) const {
   if (!geometry_.hybrid() || geometry_.has_drafts()) return false;
   const std::uint64_t last = end(all_.at(chain_entry));
+  // A wider attention block that would go with it covers boundaries in front of it.
+  for (const auto& [slot, e] : all_) {
+    if (!geometry_.fine_hits() || e.group == chain_ || e.state != EntryState::published || e.bad ||
+        geometry_.group(e.group).kind != GroupKind::full)
+      continue;
+    const std::uint64_t wide = geometry_.block_tokens(e.group).n;
+    const bool hangs =
+        e.first == chain_entry || (e.second != no_slot && all_.at(e.second).first == chain_entry);
+    if (hangs && (end(e) - 1) / wide * wide < last - block_) return false;
+  }
   for (std::uint64_t t = last - block_ + h_; t <= last; t += h_)
     if (servable(t, chain_entry, no_slot)) return false;
   for (const auto& [slot, e] : all_)

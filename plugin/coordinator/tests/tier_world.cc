@@ -517,14 +517,9 @@ void TierWorld::compare_lookups() {
 }
 
 // A dead entry is one that no lookup uses: without it every request finds what it found. Only
-// claimed while every dependent is linked to all that it could hang on, and not where hits inside a
-// wider block of attention may need a later block of the chain to stay.
+// claimed while every dependent is linked to all that it could hang on.
 void TierWorld::compare_dead() {
   if (!twin_.chained()) return;
-  for (const GroupId g : geometry_.cacheable())
-    if (geometry_.group(g).kind == GroupKind::full && geometry_.fine_hits() &&
-        geometry_.block_tokens(g) != geometry_.block_tokens(twin_.chain()))
-      return;
   for (const auto& [slot, e] : twin_.all())
     if (twin_.unsupported(e) || twin_.could_hang_elsewhere(slot)) return;
   const TwinView view(twin_, prefixes_);
