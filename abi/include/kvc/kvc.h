@@ -371,7 +371,7 @@ typedef struct kvc_alloc_out {
   uint32_t struct_size;
   uint32_t reserved0;
   kvc_job job;    /* 0: no load */
-  kvc_list held;  /* of kvc_block: destinations */
+  kvc_list held;  /* of kvc_block: destinations, by group, positions ascending */
   kvc_list media; /* of kvc_medium_tokens; sums to accepted_tokens */
 } kvc_alloc_out;
 
