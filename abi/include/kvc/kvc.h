@@ -265,7 +265,14 @@ typedef struct kvc_handoff {
   uint64_t boundary_tokens;
 } kvc_handoff;
 
-typedef struct kvc_candidate { /* lazy mode: a device block that the engine is about to evict */
+/*
+ * Lazy mode: a keyed device block that the engine is about to evict from its own prefix cache, in
+ * its order of eviction. A connector that takes it holds it until complete(): the engine keeps it
+ * out of its free queue. A refused one may be named again. Since candidates name no request, the
+ * engine names no block that only requests with KVC_REQUEST_NO_WRITE gave up, none beyond their
+ * store limit, and after KVC_RESET_INVALIDATE none that was written before.
+ */
+typedef struct kvc_candidate {
   uint32_t struct_size;
   uint32_t group;
   int64_t block;
