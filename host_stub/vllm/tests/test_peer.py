@@ -15,7 +15,7 @@ pytestmark = [
     pytest.mark.skipif(not IN_PROCESS, reason="looks into both schedulers"),
 ]
 REQUESTS = 24
-PLENTY = 1500  # blocks
+PLENTY = 1000  # blocks
 POINTS = 0.005
 
 
