@@ -176,6 +176,5 @@ class Handle:
 
 TABLE = struct.Struct("<IIQQQ")
 HANDOFF = struct.Struct("<IIQqQ")
-STEP_REQUEST = struct.Struct("<IIQQQQII")
 LOOKUP_IN = struct.Struct("<IIQQQQ")
 LOOKUP_OUT = struct.Struct("<IIQiI")

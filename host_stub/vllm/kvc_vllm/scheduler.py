@@ -16,6 +16,7 @@ from kvc_vllm.worker import KvcMetadata, KvcWorkerMetadata
 
 logger = init_logger("vllm.kvc.scheduler")
 NO_READ, RESET_INVALIDATE, END_ERROR = 1, 1, 3
+ROW = 6  # 64-bit words of a kvc_step_request: sizes and flags, id, confirmed, list of tables
 ENDS = {RequestStatus.FINISHED_STOPPED: 0, RequestStatus.FINISHED_LENGTH_CAPPED: 1,
         RequestStatus.FINISHED_ABORTED: 2}
 SOURCES = {1: CacheHitSource.HOST, 2: CacheHitSource.DISK}
@@ -111,6 +112,11 @@ class KvcScheduler:
             "extend", request=st.id, first_key=first, n_keys=st.keys - first,
             keys=ctypes.cast(keys, ctypes.c_void_p)), mild=(lib.E_FULL,))
 
+    def on_new_request(self, request: Request) -> None:
+        """Those that will run soon; the others are told of at their first lookup."""
+        if not self.gone and not request.resumable and len(self.live) < 2 * self.layout.max_running:
+            self._begin(request)
+
     def get_num_new_matched_tokens(
             self, request: Request, num_computed_tokens: int) -> tuple[int | None, bool]:
         if self.gone or request.resumable:  # a session may take tokens back, the line may not
@@ -174,7 +180,8 @@ class KvcScheduler:
 
     def _room(self, requests: int) -> None:
         self._requests = requests
-        self._record = ctypes.create_string_buffer(requests * lib.STEP_REQUEST.size)
+        self._record = (ctypes.c_uint64 * (requests * ROW))()
+        self._words = memoryview(self._record).cast("B").cast("Q")
         self._changed = ctypes.create_string_buffer(requests * self.layout.count * lib.TABLE.size)
 
     def _nulls(self, st: Live) -> None:
@@ -206,13 +213,13 @@ class KvcScheduler:
                  for r, ids in zip(cached.req_ids, cached.new_block_ids, strict=True)]
         if len(rows) > self._requests:
             self._room(2 * len(rows))
-        groups, pack, size = self.layout.count, lib.STEP_REQUEST.pack_into, lib.STEP_REQUEST.size
-        tables_at, count = ctypes.addressof(self._changed), 0
+        groups, words, tables_at = self.layout.count, self._words, ctypes.addressof(self._changed)
+        row, stride, live = 0, self.layout.count * lib.TABLE.size, self.live
         for name, ids, whole in rows:
-            st = self.live.get(name)
+            st = live.get(name)
             if st is None:
                 continue
-            request, at = st.request, count * groups * lib.TABLE.size
+            request = st.request
             if st.keys != len(request.block_hashes):
                 self._extend(st)
             changed = whole or ids is not None or windows
@@ -223,15 +230,19 @@ class KvcScheduler:
                 else:
                     st.tables[g].extend(ids[g])
             if changed:
+                at = row // ROW * stride
                 self._nulls(st)
                 self._tables_of(st, at)
+                words[row], words[row + 1] = 48 | st.resumed << 32, st.id
+                words[row + 3], words[row + 4], words[row + 5] = tables_at + at, groups, 32
+                st.scheduled, st.resumed, st.job = True, False, 0
+            elif words[row + 1] != st.id or words[row + 4]:  # not as in the last step
+                words[row], words[row + 1], words[row + 5] = 48, st.id, 32
+                words[row + 3] = words[row + 4] = 0
             known, confirmed = request.num_tokens, request.num_computed_tokens + tokens[name]
-            pack(self._record, count * size, size, 1 if st.resumed else 0, st.id,
-                 confirmed if confirmed < known else known,
-                 tables_at + at if changed else 0, groups if changed else 0, 32, 0)
-            st.scheduled, st.resumed, st.job = True, False, 0
-            count += 1
-        return count
+            words[row + 2] = confirmed if confirmed < known else known
+            row += ROW
+        return row // ROW
 
     def _preempted(self, names: Any) -> Any:
         found = [st for st in map(self.live.get, names or ()) if st is not None]
@@ -253,7 +264,7 @@ class KvcScheduler:
         self._step += 1
         plan = lib.make("plan")
         scheduled = lib.TYPES["list"](
-            ctypes.addressof(self._record), count, lib.STEP_REQUEST.size, 0)
+            ctypes.addressof(self._record), count, 8 * ROW, 0)
         status = self._call("build_store_jobs", lib.make(
             "step", step=self._step, preempted=ctypes.addressof(ids), n_preempted=len(ids),
             scheduled=scheduled, handoffs=lib.packed(handoffs, 32),

@@ -59,6 +59,7 @@ class KvcWorker:
 
     def register_kv_caches(self, kv_caches: dict[str, torch.Tensor]) -> None:
         regions, out = layout.regions(self._layout, self._cache, kv_caches), lib.make("rank_info")
+        self._tensors = kv_caches  # the library reads and writes them until close
         self._handle.check("register_regions", lib.list_of(regions, len(regions)), out)
         self._info = KvcHandshake(layout.rank_info(out))
         self._cuda = any(r.device_kind == layout.CUDA for r in regions)
