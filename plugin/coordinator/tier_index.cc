@@ -115,6 +115,7 @@ void TierIndex::find_path(GroupId group, const KeyRun& keys, std::span<SlotId> o
   if (rest.count == 0) return;
   if (listener != nullptr) listener->passed(done, rest.count);
   b.records.find_batch(group, rest, out.subspan(done));
+  for (const SlotId slot : out.subspan(done, rest.count)) KVC_CHECK(slot != no_slot);
 }
 
 // Walk w fills positions [w * share, (w + 1) * share) from their end, which is looked up.
