@@ -22,6 +22,7 @@ Measured run_kvc(std::vector<std::string> args) {
   for (const std::string& arg : args) out.command += (out.command.empty() ? "" : " ") + arg;
   args.insert(args.end(), {"--json", json.string()});
   std::vector<char*> argv;
+  argv.reserve(args.size() + 1);
   for (std::string& arg : args) argv.push_back(arg.data());
   argv.push_back(nullptr);
 

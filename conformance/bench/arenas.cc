@@ -28,6 +28,7 @@ EngineOptions options_of(std::vector<GroupSpec> groups, Tokens hash_unit, Tokens
 auto mixed_lengths(Tokens more) {
   return [random = Prng(7), stream = std::uint64_t{1}, more]() mutable {
     std::vector<Content> batch;
+    batch.reserve(16);
     for (int i = 0; i < 16; ++i) {
       batch.push_back({stream++, Tokens{random.between(64, 4096) * 16} + more, 0, 0});
     }
@@ -160,11 +161,11 @@ Arena& hybrid_arena() {
 Arena& coarse_arena() {
   static Arena arena = [] {
     EngineOptions o = options_of(with_states(Tokens{784}), Tokens{8}, Tokens{784});
-    o.max_tokens = Tokens{784 * 4};
-    o.chunk = Tokens{784 * 4};
+    o.max_tokens = o.chunk = Tokens{3136};  // four blocks
     o.lanes = 128;
     auto churn = [random = Prng(9), stream = std::uint64_t{1}]() mutable {
       std::vector<Content> batch;
+      batch.reserve(1024);
       for (int i = 0; i < 1024; ++i) {
         batch.push_back({stream++, Tokens{784 + 8 * random.between(1, 97) + 1}, 0, 0});
       }

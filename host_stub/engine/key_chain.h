@@ -38,7 +38,7 @@ class KeyChain {
  private:
   std::uint64_t unit_;
   std::vector<std::byte> bytes_;
-  std::byte root_[engine_key_bytes];
+  std::byte root_[engine_key_bytes]{};
   std::vector<std::byte> extra_;
   std::vector<std::byte> input_;
 };

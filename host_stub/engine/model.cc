@@ -95,10 +95,10 @@ class Weigher {
   Run run_;
   std::uint64_t sum_ = 0;
 #if defined(__SSE2__)
-  __m128i shifts_;
-  __m128i places_;
-  __m128i shift_steps_;
-  __m128i place_steps_;
+  __m128i shifts_ = _mm_setzero_si128();
+  __m128i places_ = _mm_setzero_si128();
+  __m128i shift_steps_ = _mm_setzero_si128();
+  __m128i place_steps_ = _mm_setzero_si128();
   __m128i sums_ = _mm_setzero_si128();
 #endif
 };

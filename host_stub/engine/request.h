@@ -52,9 +52,9 @@ struct LoadState {
 };
 
 struct Request {
-  Request(RequestId id_, std::size_t index_, RequestSpec spec_, std::uint64_t unit,
+  Request(RequestId own_id, std::size_t own_index, RequestSpec what, std::uint64_t unit,
           std::uint64_t seed)
-      : id(id_), index(index_), spec(std::move(spec_)), keys(unit, seed, spec.salt) {}
+      : id(own_id), index(own_index), spec(std::move(what)), keys(unit, seed, spec.salt) {}
 
   RequestId id;
   std::size_t index;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <new>
 #include <optional>
 #include <set>
 
@@ -488,12 +489,12 @@ void fill_openings(kvc_plugin_api& t) {
   };
   t.open_scheduler = [](const kvc_host_api*, const kvc_open* o,
                         kvc_sched** s) noexcept -> kvc_status {
-    *s = reinterpret_cast<kvc_sched*>(new Toy(*o));
-    return KVC_OK;
+    *s = reinterpret_cast<kvc_sched*>(new (std::nothrow) Toy(*o));
+    return *s == nullptr ? KVC_E_FULL : KVC_OK;
   };
   t.open_rank = [](const kvc_host_api* h, const kvc_open* o, kvc_rank** r) noexcept -> kvc_status {
-    *r = reinterpret_cast<kvc_rank*>(new ToyRank(o->rank, *h));
-    return KVC_OK;
+    *r = reinterpret_cast<kvc_rank*>(new (std::nothrow) ToyRank(o->rank, *h));
+    return *r == nullptr ? KVC_E_FULL : KVC_OK;
   };
   t.close_scheduler = [](kvc_sched* s) noexcept { delete reinterpret_cast<Toy*>(s); };
   t.close_rank = [](kvc_rank* r) noexcept { delete reinterpret_cast<ToyRank*>(r); };

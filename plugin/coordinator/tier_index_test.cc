@@ -106,7 +106,7 @@ BOOST_AUTO_TEST_CASE(a_pinned_state_keeps_the_tail_it_hangs_on_and_the_block_the
 BOOST_AUTO_TEST_CASE(a_child_is_published_after_its_parent_and_with_its_own_tag) {
   Tier t(only_full);
   const RunId a = t.index.open_run();
-  for (SlotId s = 0; s < 3; ++s) t.reserve(s, 0, 4 * (s + 1), a);
+  for (SlotId s = 0; s < 3; ++s) t.reserve(s, 0, 4 * (std::uint64_t{s} + 1), a);
   BOOST_TEST(!t.index.publish(2, 72, t.told));
   BOOST_TEST(!t.index.publish(1, 71, t.told));
   BOOST_TEST((t.index.state(1) == EntryState::landed));
@@ -137,7 +137,7 @@ BOOST_AUTO_TEST_CASE(a_landed_child_is_published_although_a_sibling_was_reserved
 BOOST_AUTO_TEST_CASE(a_failed_parent_ends_every_reserved_and_landed_descendant) {
   Tier t(only_full);
   const RunId a = t.index.open_run();
-  for (SlotId s = 0; s < 4; ++s) t.reserve(s, 0, 4 * (s + 1), a);
+  for (SlotId s = 0; s < 4; ++s) t.reserve(s, 0, 4 * (std::uint64_t{s} + 1), a);
   t.index.publish(2, 72, t.told);
   t.index.fail(0, t.told);
   BOOST_TEST((t.index.state(0) == EntryState::free));

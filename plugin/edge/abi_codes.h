@@ -49,7 +49,7 @@ static_assert(no_token_limit.n == KVC_NO_LIMIT);
 
 // The rows of counts are the same numbers in the same order, so one copy of bytes converts them.
 static_assert(sizeof(OfferCounts) == sizeof(kvc_offer_counts) &&
-              sizeof(kvc_offer_counts) == 17 * 8);
+              sizeof(kvc_offer_counts) == std::size_t{17} * 8);
 static_assert(offsetof(OfferCounts, published) == offsetof(kvc_offer_counts, published));
 static_assert(offsetof(OfferCounts, skipped_not_hashed) ==
               offsetof(kvc_offer_counts, skipped_not_hashed));

@@ -25,7 +25,7 @@ class PeerFaults {
   void report(std::string_view rule, fmt::format_string<Args...> text, Args&&... args) {
     ++count_;
     if (count_ > logged_max && !std::has_single_bit(count_)) return;
-    std::array<char, 320> line;
+    std::array<char, 320> line{};
     auto out = fmt::format_to_n(line.data(), line.size(), "the host broke rule {}: ", rule);
     std::size_t used = out.size;
     if (used < line.size()) {
