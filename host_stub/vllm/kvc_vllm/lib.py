@@ -90,10 +90,14 @@ def elements(kind: str, items: Any) -> Iterator[Any]:
         yield out
 
 
+def words_of(data: int, count: int, stride: int) -> array.array:
+    """The elements of a kvc_list as 64-bit words, in one copy; stride // 8 of them an element."""
+    return array.array("q", ctypes.string_at(data, count * stride))
+
+
 def block_ids(items: Any) -> array.array:
-    """Block ids of a list of kvc_block, whole list in one copy."""
-    words = array.array("q", ctypes.string_at(items.data, items.count * items.stride))
-    return words[1 :: items.stride // 8]
+    """Block ids of a list of kvc_block."""
+    return words_of(items.data, items.count, items.stride)[1 :: items.stride // 8]
 
 
 def text_of(data: Any) -> str:
@@ -176,5 +180,7 @@ class Handle:
 
 TABLE = struct.Struct("<IIQQQ")
 HANDOFF = struct.Struct("<IIQqQ")
+ALLOC_IN = struct.Struct("<IIQQQQII")
+ALLOC_OUT = struct.Struct("<IIQQQIIQQII")
 LOOKUP_IN = struct.Struct("<IIQQQQ")
 LOOKUP_OUT = struct.Struct("<IIQiI")

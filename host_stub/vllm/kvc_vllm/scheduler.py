@@ -16,6 +16,7 @@ from kvc_vllm.worker import KvcMetadata, KvcWorkerMetadata
 
 logger = init_logger("vllm.kvc.scheduler")
 NO_READ, RESET_INVALIDATE, END_ERROR = 1, 1, 3
+ALLOC_ROOM = lib.ALLOC_OUT.size.to_bytes(4, "little")
 ROW = 6  # 64-bit words of a kvc_step_request: sizes and flags, id, confirmed, list of tables
 ENDS = {RequestStatus.FINISHED_STOPPED: 0, RequestStatus.FINISHED_LENGTH_CAPPED: 1,
         RequestStatus.FINISHED_ABORTED: 2}
@@ -47,23 +48,24 @@ class KvcScheduler:
         self.events = Events(config, cache, self.handle)
         self.live: dict[str, Live] = {}
         self.held: dict[int, list[Any]] = {}  # job -> referenced blocks
-        self.loads: dict[int, tuple[str, Any]] = {}  # open load -> request, blocks (its own so far)
+        self.loads: dict[int, tuple[str, Any, int]] = {}  # open load -> request, kvc_block words
+        self._nothing = [array.array("q")] * self.layout.count
         self.gone, self._interval = "", Interval()
         self._tails: dict[str, Any] = {}  # finish-time hand-offs of the request that ends now
         self._failed: list[str] = []  # requests whose loads will never be in a plan
         self._unplanned: dict[int, str] = {}  # loads in no plan yet
         self._closed = self._next_id = self._step = 0
-        groups, table = self.layout.count, lib.TYPES["table"]
+        groups = self.layout.count
         self._stable = [g for g in range(groups) if self.layout.stable[g]]
         self._lookup, self._alloc = library.lookup, library.alloc_update
         self._in = ctypes.create_string_buffer(lib.LOOKUP_IN.size)
         self._out = ctypes.create_string_buffer(lib.LOOKUP_OUT.size)
         self._lookup_at = (ctypes.addressof(self._in), ctypes.addressof(self._out))
-        self._tables, self._empty = (
-            (table * groups)(*(lib.make("table", group=g) for g in range(groups))) for _ in "12")
-        self._alloc_in = lib.make("alloc_in", tables=lib.list_of(self._tables, groups))
-        self._alloc_none = lib.make("alloc_in", tables=lib.list_of(self._empty, groups))
-        self._alloc_out = lib.make("alloc_out")
+        self._tables = ctypes.create_string_buffer(groups * lib.TABLE.size)
+        self._alloc_in = ctypes.create_string_buffer(lib.ALLOC_IN.size)
+        self._alloc_out = ctypes.create_string_buffer(lib.ALLOC_OUT.size)
+        self._tables_at, self._alloc_in_at, self._alloc_out_at = map(
+            ctypes.addressof, (self._tables, self._alloc_in, self._alloc_out))
         self._room(2 * self.layout.max_running)
 
     def bind_kv_cache_manager(self, kv_cache_manager: Any) -> None:
@@ -140,32 +142,36 @@ class KvcScheduler:
 
     def update_state_after_alloc(
             self, request: Request, blocks: Any, num_external_tokens: int) -> None:
-        name, tokens, out = request.request_id, num_external_tokens, self._alloc_out
+        name, tokens = request.request_id, num_external_tokens
         st = self.live.get(name)
         if st is None or self.gone:
             self._failed += [name] if tokens else []
             return
-        given = self._alloc_in if tokens else self._alloc_none
-        given.request, given.accepted_tokens, st.media, kept = st.id, tokens, {}, []
-        if tokens:
-            for table, ids in zip(self._tables, blocks.get_block_ids(), strict=True):
-                kept.append(array.array("q", ids))
-                table.blocks, table.count = kept[-1].buffer_info()
-        out.struct_size = ctypes.sizeof(out)
-        status = self._alloc(self.handle.address, ctypes.addressof(given), ctypes.addressof(out))
+        tables = [array.array("q", ids) for ids in blocks.get_block_ids()] if tokens else (
+            self._nothing)
+        for g, table in enumerate(tables):
+            lib.TABLE.pack_into(self._tables, g * 32, 32, g, *table.buffer_info(), 0)
+        lib.ALLOC_IN.pack_into(self._alloc_in, 0, 48, 0, st.id, tokens, self._tables_at,
+                               self.layout.count, 32, 0)
+        self._alloc_out[:4] = ALLOC_ROOM
+        status = self._alloc(self.handle.address, self._alloc_in_at, self._alloc_out_at)
+        st.media, job = {}, 0
+        if status == lib.OK and tokens:
+            _, _, job, held, count, stride, _, media, n, width, _ = lib.ALLOC_OUT.unpack_from(
+                self._alloc_out)
         if status == lib.E_INTERNAL:
             self._give_up(f"alloc_update answered {status}: {self.handle.error()}")
-        if tokens and (status < 0 or not out.job):
+        if tokens and not job:
             logger.error("kvc alloc_update of %s with %d tokens answered %d: %s; they are computed",
                          name, tokens, status, self.handle.error())
             self._failed.append(name)
         elif tokens:
-            st.job = out.job
-            self._unplanned[st.job] = name
-            self.loads[st.job] = (name, lib.block_ids(out.held))
-            for part in lib.elements("medium_tokens", out.media):
-                source = SOURCES.get(part.medium, CacheHitSource.EXTERNAL_UNSPECIFIED)
-                st.media[source] = part.tokens
+            st.job, self._unplanned[job] = job, name
+            self.loads[job] = (name, lib.words_of(held, count, stride), stride // 8)
+            parts = lib.words_of(media, n, width)
+            for i in range(0, len(parts), width // 8):
+                source = SOURCES.get(parts[i] >> 32, CacheHitSource.EXTERNAL_UNSPECIFIED)
+                st.media[source] = parts[i + 1]
 
     def get_external_cache_hit_sources(
             self, request: Request, num_external_tokens: int) -> dict[CacheHitSource, int]:
@@ -301,10 +307,10 @@ class KvcScheduler:
                 self._complete(meta.reports)
         # A load may have a result before its copies have ended (deadline): hold its blocks now.
         over = connector_output.finished_recving or ()
-        for job, (_, ids) in [(j, load) for j, load in self.loads.items() if load[0] in over]:
-            st = self.live.get(self.loads[job][0])
-            if job not in self.held and (st is None or st.job == job):
-                self._hold(job, ids)
+        for job, (name, blocks, width) in self.loads.items() if over else ():
+            st = self.live.get(name)
+            if name in over and job not in self.held and (st is None or st.job == job):
+                self._hold(job, blocks[1::width])
         if self._closed >= self.layout.ranks:
             for job in list(self.held):
                 self._release(job, ())
