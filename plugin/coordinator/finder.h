@@ -29,16 +29,20 @@ class Ramp {
 // what its search found, ready to be cut by fill.
 class Finder {
  public:
-  Finder(const Geometry& geometry, const KeyIndex& index, const KeyView& keys, Hit& out)
+  Finder(const Geometry& geometry, const KeyIndex& index, const KeyView& keys, Hit& out,
+         Trust trust)
       : geometry_(geometry),
         index_(index),
         keys_(keys),
         out_(out),
+        trust_(trust),
         start_(out.start),
         known_end_(geometry.hash_unit() * keys.count),
         align_(geometry.hit_alignment()),
         h_(geometry.hash_unit()) {}
 
+  // The keys contradict a promise of the index: what was found is of no use.
+  [[nodiscard]] bool contradicted() const { return contradicted_; }
   void reconcile(Tokens max_tokens);
   void each_alone(Tokens max_tokens);
 
@@ -95,6 +99,8 @@ class Finder {
   const KeyIndex& index_;
   const KeyView& keys_;
   Hit& out_;
+  Trust trust_;
+  bool contradicted_ = false;
   Tokens start_;
   Tokens known_end_;
   Tokens align_;

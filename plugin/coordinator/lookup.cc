@@ -291,19 +291,29 @@ void finish(const Geometry& geometry, Hit& out) {
 }  // namespace
 
 Code lookup(const Geometry& geometry, const KeyIndex& index, const KeyView& keys, Tokens start,
-            Tokens max_tokens, Hit& out) {
+            Tokens max_tokens, Hit& out, Trust trust) {
   if (const Code c = begin(geometry, keys, start, out); c != Code::ok) return c;
-  if (max_tokens > start && geometry.hash_unit() * keys.count > start)
-    Finder(geometry, index, keys, out).reconcile(max_tokens);
+  if (max_tokens > start && geometry.hash_unit() * keys.count > start) {
+    Finder finder(geometry, index, keys, out, trust);
+    finder.reconcile(max_tokens);
+    if (finder.contradicted()) {
+      return lookup(geometry, index, keys, start, max_tokens, out, Trust::nothing);
+    }
+  }
   finish(geometry, out);
   return Code::ok;
 }
 
 Code lookup_per_group(const Geometry& geometry, const KeyIndex& index, const KeyView& keys,
-                      Tokens start, Tokens max_tokens, Hit& out) {
+                      Tokens start, Tokens max_tokens, Hit& out, Trust trust) {
   if (const Code c = begin(geometry, keys, start, out); c != Code::ok) return c;
-  if (max_tokens > start && geometry.hash_unit() * keys.count > start)
-    Finder(geometry, index, keys, out).each_alone(max_tokens);
+  if (max_tokens > start && geometry.hash_unit() * keys.count > start) {
+    Finder finder(geometry, index, keys, out, trust);
+    finder.each_alone(max_tokens);
+    if (finder.contradicted()) {
+      return lookup_per_group(geometry, index, keys, start, max_tokens, out, Trust::nothing);
+    }
+  }
   finish(geometry, out);
   return Code::ok;
 }

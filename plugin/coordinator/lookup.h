@@ -16,6 +16,11 @@
 
 namespace kvc {
 
+// Whether a search may use the promises of an index. They hold for lists of keys of which every key
+// names all tokens before it, too; a search that meets a contradiction starts again without them,
+// but it does not look for one.
+enum class Trust : bool { nothing, promises };
+
 // The hybrid lookup R-310..R-313 (R-307 for a single group).
 //   keys        the request's keys; keys of tokens beyond the list count as absent
 //   start       tokens the device has; a multiple of S
@@ -32,13 +37,13 @@ namespace kvc {
 // `out.cost` counts. Code::arg (start not a multiple of S, key length 0) leaves `out` as a miss.
 // Nothing is pinned or changed.
 Code lookup(const Geometry& geometry, const KeyIndex& index, const KeyView& keys, Tokens start,
-            Tokens max_tokens, Hit& out);
+            Tokens max_tokens, Hit& out, Trust trust = Trust::promises);
 
 // every bundle on its own, with its drop, not reconciled; out.groups[g].tokens is the length
 // of group g (start for groups that are not cacheable) and its slots the needed set of that length;
 // out.tokens the smallest.
 Code lookup_per_group(const Geometry& geometry, const KeyIndex& index, const KeyView& keys,
-                      Tokens start, Tokens max_tokens, Hit& out);
+                      Tokens start, Tokens max_tokens, Hit& out, Trust trust = Trust::promises);
 
 // The needed set in ranges: visit(group, first, behind) for every cacheable group ascending that
 // needs positions [first, behind). Requires start % S == 0.

@@ -51,8 +51,10 @@ struct TierIndex::Body {
   void retest(SlotId slot);
   [[nodiscard]] bool belongs_in_front(SlotId slot) const;
 
-  void walk_path(GroupId group, const KeyRun& keys, std::size_t share, std::span<SlotId> out,
-                 PathListener* listener) const;
+  [[nodiscard]] bool walk_path(GroupId group, const KeyRun& keys, std::size_t share,
+                               std::span<SlotId> out, PathListener* listener) const;
+  // Every slot is the child of the one before it.
+  [[nodiscard]] bool linked(std::span<const SlotId> path) const;
 
   // --- dependents
   void link_first(SlotId slot, SlotId support);
@@ -64,6 +66,8 @@ struct TierIndex::Body {
   void unlist(SlotId slot);
   void make_unsupported(SlotId slot);
   void end_unsupported(SlotId slot);
+  // The entry of the chain group under the key; no_slot also for one that ends elsewhere.
+  [[nodiscard]] SlotId find_at(const std::byte* key, std::uint64_t end) const;
   // The supports that the keys name now; no_slot where absent.
   [[nodiscard]] Supports find_supports(GroupId group, const KeyView& path, Tokens end,
                                        RunId run) const;

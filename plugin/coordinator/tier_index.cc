@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "plugin/coordinator/tier_body.h"
 
 namespace kvc {
@@ -102,24 +104,41 @@ struct PathWalk {
 
 }  // namespace
 
-void TierIndex::find_path(GroupId group, const KeyRun& keys, std::span<SlotId> out,
+bool TierIndex::Body::linked(std::span<const SlotId> path) const {
+  if (std::find(path.begin(), path.end(), no_slot) != path.end()) return false;
+  for (std::size_t i = path.size(); i > 1;) {
+    const SlotId own = path[i - 1];
+    const Record& r = at(own);
+    const std::size_t n = std::min<std::size_t>(r.stretch(), i - 1);
+    for (std::uint32_t k = 1; k <= n; ++k)
+      if (path[i - 1 - k] != r.ancestor(own, k)) return false;
+    if (n == 0 && path[i - 2] + 1 != r.support) return false;
+    i -= std::max<std::size_t>(n, 1);
+  }
+  return true;
+}
+
+bool TierIndex::find_path(GroupId group, const KeyRun& keys, std::span<SlotId> out,
                           PathListener* listener) const {
   constexpr std::size_t walks = find_batch_keys;
   const Body& b = *body_;
   KVC_CHECK(out.size() >= keys.count);
   const std::size_t share = prefix_closed(group) ? keys.count / walks : 0;
   const std::size_t done = share < 2 ? 0 : share * walks;
-  if (done != 0) b.walk_path(group, keys, share, out, listener);
+  if (done != 0 && !b.walk_path(group, keys, share, out, listener)) return false;
   const KeyRun rest{keys.first + static_cast<std::ptrdiff_t>(done) * keys.stride, keys.stride,
                     keys.count - done};
-  if (rest.count == 0) return;
+  if (rest.count == 0) return true;
   if (listener != nullptr) listener->passed(done, rest.count);
   b.records.find_batch(group, rest, out.subspan(done));
-  for (const SlotId slot : out.subspan(done, rest.count)) KVC_CHECK(slot != no_slot);
+  if (!b.chained() || group != b.chain) return true;
+  const std::size_t from = done == 0 ? 0 : done - 1;
+  return b.linked(out.subspan(from, keys.count - from));
 }
 
-// Walk w fills positions [w * share, (w + 1) * share) from their end, which is looked up.
-void TierIndex::Body::walk_path(GroupId group, const KeyRun& keys, std::size_t share,
+// Walk w fills positions [w * share, (w + 1) * share) from their end, which is looked up. False:
+// they are not one path.
+bool TierIndex::Body::walk_path(GroupId group, const KeyRun& keys, std::size_t share,
                                 std::span<SlotId> out, PathListener* listener) const {
   constexpr std::size_t walks = find_batch_keys;
   const auto last = static_cast<std::ptrdiff_t>(share - 1);
@@ -129,7 +148,7 @@ void TierIndex::Body::walk_path(GroupId group, const KeyRun& keys, std::size_t s
   records.find_batch(group, ends, found);
   std::array<PathWalk, walks> open{};
   for (std::size_t w = 0; w < walks; ++w) {
-    KVC_CHECK(found[w] != no_slot);
+    if (found[w] == no_slot) return false;
     open[w] = {found[w], &out[w * share], share};
   }
   for (std::size_t count = walks; count > 0;) {
@@ -147,16 +166,34 @@ void TierIndex::Body::walk_path(GroupId group, const KeyRun& keys, std::size_t s
       // The furthest ancestor of the stretch is read for what is behind it.
       walk.at =
           r.stretch() > 0 ? r.ancestor(walk.at, static_cast<std::uint32_t>(n)) : r.support - 1;
+      if (walk.at == no_slot) return false;
       __builtin_prefetch(&records[walk.at].meta);
       ++w;
     }
   }
+  for (std::size_t w = 1; w < walks; ++w)
+    if (at(out[w * share]).support != found[w - 1] + 1) return false;
 #if defined(KVC_SANITIZED)
   for (std::size_t i = 0; i < share * walks; ++i) {
     const std::byte* key = keys.first + static_cast<std::ptrdiff_t>(i) * keys.stride;
     KVC_CHECK(records.find_visible(group, key) == out[i]);
   }
 #endif
+  return true;
+}
+
+bool TierIndex::keys_follow(GroupId group, const KeyRun& keys) const {
+  const Body& b = *body_;
+  if (!b.chained() || group != b.chain) return true;
+  const auto key = [&](std::size_t i) {
+    return keys.first + static_cast<std::ptrdiff_t>(i) * keys.stride;
+  };
+  SlotId slot = find(group, key(keys.count - 1));
+  for (std::size_t i = keys.count; i > 0; --i) {
+    if (slot == no_slot || !b.records.has_key(slot, key(i - 1))) return false;
+    slot = b.at(slot).support - 1;
+  }
+  return true;
 }
 
 bool TierIndex::chained() const { return body_->chained(); }
@@ -337,6 +374,10 @@ void TierIndex::meet(SlotId entry, const KeyView& path) {
   Body& b = *body_;
   Record& r = b.at(entry);
   if (!b.lacks_support(r)) return;
+  // Found under the key of another end: the path at hand is not its own.
+  if (r.end / b.unit.n > path.count ||
+      !b.records.has_key(entry, block_key(path, Tokens{r.end}, b.unit)))
+    return;
   const Supports s = b.find_supports(r.group(), path, Tokens{r.end}, no_run);
   if (s.first == no_slot && s.second == no_slot) return;
   const bool listed = r.has(Record::listed_bit);

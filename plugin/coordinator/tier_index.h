@@ -127,11 +127,14 @@ class TierIndex final : public KeyIndex {
   // A part of the path for each of some searches, whose ends are looked up; then all walk from
   // child to parent side by side, so that their misses overlap.
   void find_path(GroupId group, const KeyRun& keys, std::span<SlotId> out) const override {
-    find_path(group, keys, out, nullptr);
+    static_cast<void>(find_path(group, keys, out, nullptr));
   }
-  // `listener`: null, or told on the way.
-  void find_path(GroupId group, const KeyRun& keys, std::span<SlotId> out,
-                 PathListener* listener) const;
+  [[nodiscard]] bool keys_follow(GroupId group, const KeyRun& keys) const override;
+  // `listener`: null, or told on the way. False: the keys are not those of one path (the engine's
+  // fault, or one of them is gone), and `out` says nothing. Of the chain, true means that every
+  // slot is the child of the one before it, so that who pins the last one keeps all.
+  [[nodiscard]] bool find_path(GroupId group, const KeyRun& keys, std::span<SlotId> out,
+                               PathListener* listener) const;
   // Where tails may end in the block behind `base` (no_slot: in the first block): bit
   // floor(i * 64 / (B / h)) for the boundary i + 1 hash units behind base. All ones: not known.
   // Covers every tail that find may answer on a path through base, linked to it or not.

@@ -375,7 +375,7 @@ BOOST_AUTO_TEST_CASE(a_path_is_found_as_in_a_batch_whatever_its_length_and_slots
         for (const SlotId count : {1U, 31U, 32U, 63U, 64U, 65U, 300U, 1000U, 1024U, 1499U}) {
           Slots out(count + 1, no_slot);
           Passed told_of(count);
-          index.find_path(0, {keys.at(first), 32, count}, out, &told_of);
+          BOOST_REQUIRE(index.find_path(0, {keys.at(first), 32, count}, out, &told_of));
           for (SlotId i = 0; i < count; ++i) BOOST_REQUIRE(out[i] == slots[first + i]);
           BOOST_TEST(out[count] == no_slot);
           BOOST_TEST(told_of.times == std::vector<int>(count, 1), boost::test_tools::per_element());

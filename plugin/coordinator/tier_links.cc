@@ -163,6 +163,12 @@ void TierIndex::Body::end_unsupported(SlotId slot) {
   if (r.has(Record::tail_bit) && --loose_tails == 0) loose_offsets = 0;
 }
 
+// An engine whose keys do not say where they end breaks its own hits, and no link of ours.
+SlotId TierIndex::Body::find_at(const std::byte* key, std::uint64_t end) const {
+  const SlotId slot = records.find(chain, key);
+  return slot == no_slot || records[slot].end != end ? no_slot : slot;
+}
+
 Supports TierIndex::Body::find_supports(GroupId group, const KeyView& path, Tokens end,
                                         RunId run) const {
   Supports s;
@@ -173,7 +179,7 @@ Supports TierIndex::Body::find_supports(GroupId group, const KeyView& path, Toke
     // Mostly what the run wrote or hit last.
     const SlotId last = run == no_run ? no_slot : order.run(run).writer;
     if (last != no_slot && records[last].end == at_end.n && records.has_key(last, key)) return last;
-    return records.find(chain, key);
+    return find_at(key, at_end.n);
   };
   const Tokens inside{end.n % block.n};
   if (group == chain) {
@@ -200,7 +206,7 @@ void TierIndex::Body::adopt_through_tails(SlotId slot, const KeyView& path) {
   const std::uint64_t base = r.end - block.n;
   for (std::uint64_t t = base + unit.n; t < r.end && t / unit.n <= path.count; t += unit.n) {
     if ((offsets & offset_bit(t - base)) == 0) continue;
-    const SlotId tail = records.find(chain, block_key(path, Tokens{t}, unit));
+    const SlotId tail = find_at(block_key(path, Tokens{t}, unit), t);
     if (tail == no_slot) continue;
     for (std::uint32_t d = at(tail).second; d != 0; d = at(d - 1).dep2_next)
       link_supports(d - 1, slot, no_slot);
@@ -241,7 +247,7 @@ void TierIndex::Body::share_dependents(SlotId tail, const KeyView& path) {
   const Record& t = at(tail);
   const Tokens end{t.end - t.end % block.n + block.n};
   if (end.n / unit.n > path.count) return;
-  const SlotId whole = records.find(chain, block_key(path, end, unit));
+  const SlotId whole = find_at(block_key(path, end, unit), end.n);
   if (whole == no_slot) return;
   for (std::uint32_t d = at(whole).second; d != 0; d = at(d - 1).dep_next)
     if (at(d - 1).end == t.end) link_supports(d - 1, no_slot, tail);

@@ -54,6 +54,7 @@ struct Request {
   bool keys_frozen = false;  // an extension was refused with Code::full
   bool load_failed = false;  // until admitted once (design 2.4 "Failures")
   bool reset_noted = false;  // its lease or attachment ended by a reset
+  bool keys_broken = false;  // they are of no one path: searches trust no promise of the index
   Tokens prompt;
   Tokens load_limit = no_token_limit;
   Tokens store_limit = no_token_limit;

@@ -134,7 +134,8 @@ class HoldsComing final : public PathListener {
 
 // entries_ and parts_. Of a path only the deepest block is pinned, as by a lease
 // (Hit::for_each_pinned): it keeps its ancestors.
-void LoadFlow::find_entries(const Request& r, const Hit& hit, std::span<const TableView> tables) {
+// False: the keys are those of no path, and nothing of the hit can be relied on.
+bool LoadFlow::find_entries(const Request& r, const Hit& hit, std::span<const TableView> tables) {
   const KeyView keys = core_.requests.keys(r);
   entries_.clear();
   parts_.clear();
@@ -147,21 +148,23 @@ void LoadFlow::find_entries(const Request& r, const Hit& hit, std::span<const Ta
       entries_.insert(entries_.end(), found.slots.begin(), found.slots.end());
     } else {
       KVC_CHECK(found.whole == 0 || found.deepest != no_slot);
-      entries_.resize(first + walked);
-      if (walked > 0) {
+      entries_.resize(first + found.whole);
+      if (found.whole > 0) {
         HoldsComing coming(core_.holds, g, g < tables.size() ? tables[g] : TableView{},
                            found.first_position);
-        core_.tier.index().find_path(
-            g, block_keys(core_.geometry, keys, g, found.first_position, walked),
-            std::span(entries_).subspan(first), &coming);
+        if (!core_.tier.index().find_path(
+                g, block_keys(core_.geometry, keys, g, found.first_position, found.whole),
+                std::span(entries_).subspan(first), &coming)) {
+          return false;
+        }
       }
-      if (found.whole > 0) entries_.push_back(found.deepest);
       if (found.inside != no_slot) entries_.push_back(found.inside);
     }
     KVC_CHECK(entries_.size() - first == found.count());
     KVC_OP(entry, found.count());
     parts_.push_back({g, first, walked});
   }
+  return true;
 }
 
 // The blocks that are held are those of for_each_needed, which are the hit's.
@@ -215,13 +218,21 @@ Result<AllocResult> LoadFlow::alloc_update(RequestId request, Tokens accepted,
   }
   if (Status s = check(r, accepted, tables); !s.ok()) return s;
   const Hit* hit = lookups_.resolve(r, accepted);
-  if (hit != nullptr) find_entries(r, *hit, tables);
+  const bool broken = hit != nullptr && !find_entries(r, *hit, tables);
   if (Status s = take_blocks(r, accepted, tables); !s.ok()) return s;
   Job& job = core_.jobs.create(JobKind::load, r.id, index);
   job.begin = r.device;
   job.end = r.device + accepted;
   job.started_ns = core_.host.now_ns();
   core_.tier.schedule(r.run);
+  if (broken) {
+    core_.faults.report("keys-of-one-path",
+                        "request {}: a key within {} tokens names another prefix than those before "
+                        "it; what it hits is searched block by block from now on",
+                        r.id, job.end.n);
+    r.keys_broken = true;
+    hit = nullptr;
+  }
   if (hit != nullptr) {
     fill(job, index);
   } else {

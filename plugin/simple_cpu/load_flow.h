@@ -33,7 +33,8 @@ class LoadFlow {
   [[nodiscard]] Status check(const Request& r, Tokens accepted,
                              std::span<const TableView> tables) const;
   // The entries that the load reads, by group, in the order of positions.
-  void find_entries(const Request& r, const Hit& hit, std::span<const TableView> tables);
+  [[nodiscard]] bool find_entries(const Request& r, const Hit& hit,
+                                  std::span<const TableView> tables);
   // Puts a hold on every block that must be loaded: held_, by group. Where the request has no table
   // yet, its blocks count as named by it from then on: named_, for set_tables. A block that an open
   // job or an earlier position holds is refused (design 2.3 Destination), and then nothing is held

@@ -61,6 +61,12 @@ bool LookupFlow::attached(RequestIndex index, Tokens start, Tokens end) {
   return false;
 }
 
+namespace {
+
+Trust trust(const Request& r) { return r.keys_broken ? Trust::nothing : Trust::promises; }
+
+}  // namespace
+
 LookupAnswer LookupFlow::find(RequestIndex index, const LookupQuery& query) {
   Request& r = core_.requests[index];
   const Tokens max_tokens = bound(r, query);
@@ -74,7 +80,7 @@ LookupAnswer LookupFlow::find(RequestIndex index, const LookupQuery& query) {
     core_.end_lease(r);
   }
   const Code code = kvc::lookup(core_.geometry, core_.tier.index(), core_.requests.keys(r),
-                                query.device, max_tokens, scratch_);
+                                query.device, max_tokens, scratch_, trust(r));
   KVC_CHECK(code == Code::ok);
   core_.counters.bisections += scratch_.cost.bisections;
   core_.counters.linear_walks += scratch_.cost.linear_walks;
@@ -185,7 +191,7 @@ const Hit* LookupFlow::resolve(const Request& r, Tokens accepted) {
   if (!core_.tier.sized()) return nullptr;
   const auto found = [&](Tokens cap) {
     const Code code = kvc::lookup(core_.geometry, core_.tier.index(), core_.requests.keys(r),
-                                  r.device, cap, scratch_);
+                                  r.device, cap, scratch_, trust(r));
     KVC_CHECK(code == Code::ok);
     core_.counters.bisections += scratch_.cost.bisections;
     core_.counters.linear_walks += scratch_.cost.linear_walks;
