@@ -81,10 +81,6 @@ struct Run {
   std::unique_ptr<Engine> engine;
 };
 
-std::uint64_t outputs_alone(const kvc::config::ModelConfig& model, const Rows& rows) {
-  return run(*engine_for(options_for(model, rows)), rows).output_digest;
-}
-
 // Prompts of their own, so long that few fit the device, each asked twice.
 Rows rows_that_push_each_other_out() {
   std::vector<Row> rows;
@@ -116,17 +112,7 @@ BOOST_AUTO_TEST_CASE(outputs_are_those_without_a_connector_in_every_setting) {
         BOOST_TEST(r.record.candidates > 0U);
       }
     };
-    check("plain", [](EngineOptions&) {});
-    check("threads", [](EngineOptions& o) { o.stepped = false; });
-    check("one at a time", [](EngineOptions& o) { o.max_running = 1; });
-    check("verdicts of ranks", [](EngineOptions& o) { o.rank_verdicts = true; });
-    check("no block queries", [](EngineOptions& o) { o.block_query = false; });
-    check("more ranks", [](EngineOptions& o) { o.ranks = 2 * o.model.context_parallel; });
-    check("smallest device pool",
-          [](EngineOptions& o) { o.device_blocks = Engine::blocks_needed(o).value(); });
-    check("slow copies", [](EngineOptions& o) {
-      o.hooks.pump_budget = [n = 0U](std::uint32_t) mutable { return ++n % 5 < 2 ? 1U : 0U; };
-    });
+    in_common_settings(check);
     check("small host pool", [](EngineOptions& o) {
       o.connector_toml = "[connector]\nmode = \"lazy\"\n[host]\nblocks = 12\n";
     });
@@ -134,12 +120,6 @@ BOOST_AUTO_TEST_CASE(outputs_are_those_without_a_connector_in_every_setting) {
       o.connector_toml =
           "[connector]\nmode = \"lazy\"\nheld_device_blocks_max = 2\n[host]\nblocks = 500\n";
     });
-    for (std::uint64_t steps = 2; steps <= 4; ++steps) {
-      check("steps in flight", [&](EngineOptions& o) {
-        o.steps_in_flight = steps;
-        o.stepped = steps % 2 == 0;
-      });
-    }
   }
 }
 

@@ -32,10 +32,6 @@ void check_toy(const Engine& engine) {
   BOOST_TEST(engine.connector_failure() == "");
 }
 
-std::uint64_t outputs_alone(const kvc::config::ModelConfig& model, const Rows& rows) {
-  return run(*engine_for(options_for(model, rows)), rows).output_digest;
-}
-
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(host_protocol)

@@ -76,10 +76,6 @@ struct Run {
   std::unique_ptr<Engine> engine;
 };
 
-std::uint64_t outputs_alone(const kvc::config::ModelConfig& model, const Rows& rows) {
-  return run(*engine_for(options_for(model, rows)), rows).output_digest;
-}
-
 std::uint64_t best_hits(const kvc::config::ModelConfig& model, const Rows& rows) {
   std::uint64_t sum = 0;
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -110,24 +106,8 @@ BOOST_AUTO_TEST_CASE(outputs_are_those_without_a_connector_in_every_setting) {
         }
       }
     };
-    check("plain", [](EngineOptions&) {});
-    check("threads", [](EngineOptions& o) { o.stepped = false; });
+    in_common_settings(check);
     check("no device cache", [](EngineOptions& o) { o.device_cache = false; });
-    check("one at a time", [](EngineOptions& o) { o.max_running = 1; });
-    check("verdicts of ranks", [](EngineOptions& o) { o.rank_verdicts = true; });
-    check("no block queries", [](EngineOptions& o) { o.block_query = false; });
-    check("more ranks", [](EngineOptions& o) { o.ranks = 2 * o.model.context_parallel; });
-    check("smallest device pool",
-          [](EngineOptions& o) { o.device_blocks = Engine::blocks_needed(o).value(); });
-    check("slow copies", [](EngineOptions& o) {
-      o.hooks.pump_budget = [n = 0U](std::uint32_t) mutable { return ++n % 5 < 2 ? 1U : 0U; };
-    });
-    for (std::uint64_t steps = 2; steps <= 4; ++steps) {
-      check("steps in flight", [&](EngineOptions& o) {
-        o.steps_in_flight = steps;
-        o.stepped = steps % 2 == 0;
-      });
-    }
   }
 }
 

@@ -169,4 +169,32 @@ inline void check_no_leaks(const Engine& engine) {
   BOOST_TEST(leaks.device_blocks == 0U);
 }
 
+// The digest of the outputs without a connector.
+inline std::uint64_t outputs_alone(const config::ModelConfig& model, const Rows& rows) {
+  return run(*engine_for(options_for(model, rows)), rows).output_digest;
+}
+
+// check(what, change) for every way to drive an engine that any connector must bear:
+// change(options) sets it.
+template <class Check>
+void in_common_settings(const Check& check) {
+  check("plain", [](EngineOptions&) {});
+  check("threads", [](EngineOptions& o) { o.stepped = false; });
+  check("one at a time", [](EngineOptions& o) { o.max_running = 1; });
+  check("verdicts of ranks", [](EngineOptions& o) { o.rank_verdicts = true; });
+  check("no block queries", [](EngineOptions& o) { o.block_query = false; });
+  check("more ranks", [](EngineOptions& o) { o.ranks = 2 * o.model.context_parallel; });
+  check("smallest device pool",
+        [](EngineOptions& o) { o.device_blocks = Engine::blocks_needed(o).value(); });
+  check("slow copies", [](EngineOptions& o) {
+    o.hooks.pump_budget = [n = 0U](std::uint32_t) mutable { return ++n % 5 < 2 ? 1U : 0U; };
+  });
+  for (std::uint64_t steps = 2; steps <= 4; ++steps) {
+    check("steps in flight", [&](EngineOptions& o) {
+      o.steps_in_flight = steps;
+      o.stepped = steps % 2 == 0;
+    });
+  }
+}
+
 }  // namespace kvc::host::testing

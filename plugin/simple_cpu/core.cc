@@ -64,10 +64,6 @@ std::uint64_t SchedulerCore::pending_offers() const {
 
 void sort_deepest_first(const Geometry& geometry, std::span<HeldBlock> held) {
   std::reverse(held.begin(), held.end());
-  sort_held(geometry, held);
-}
-
-void sort_held(const Geometry& geometry, std::span<HeldBlock> held) {
   const DeepestFirst order{geometry};
   if (!std::is_sorted(held.begin(), held.end(), order)) std::sort(held.begin(), held.end(), order);
 }

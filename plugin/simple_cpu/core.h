@@ -139,7 +139,5 @@ struct DeepestFirst {
 // Copies of one request come group by group with ascending positions: backwards they are in this
 // order already, or nearly so.
 void sort_deepest_first(const Geometry& geometry, std::span<HeldBlock> held);
-// For what is in this order, or nearly so, already.
-void sort_held(const Geometry& geometry, std::span<HeldBlock> held);
 
 }  // namespace kvc
