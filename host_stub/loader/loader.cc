@@ -52,7 +52,8 @@ std::string loaders_words(const std::string& path) {
   return words;
 }
 
-// One leaked library per path (AR19): unloading code with thread-locals or live threads is unsafe.
+// One leaked library per path (KVC-L-007, AR19): unloading code with thread-locals or live threads
+// is unsafe.
 Result<boost::dll::shared_library*> library_at(const std::string& path) {
   static std::mutex mutex;
   static auto* const loaded = new std::map<std::string, boost::dll::shared_library*>;
@@ -111,16 +112,18 @@ Status check_slots(const std::string& path, const kvc_plugin_api& api) {
     if (slot.required && api.struct_size < slot.end) {
       return {Code::arg,
               fmt::format("connector {}: its table has {} bytes and ends before the required slot "
-                          "{} (needs {})",
+                          "{} (needs {}) [KVC-L-003]",
                           path, api.struct_size, slot.name, slot.end)};
     }
     if (slot.required && slot.empty) {
-      return {Code::arg, fmt::format("connector {}: required slot {} is NULL", path, slot.name)};
+      return {Code::arg,
+              fmt::format("connector {}: required slot {} is NULL [KVC-L-004]", path, slot.name)};
     }
     if (slot.empty && (api.caps & slot.capability) != 0) {
       return {Code::arg,
-              fmt::format("connector {}: capability bit {:#x} is set but its slot {} is NULL", path,
-                          slot.capability, slot.name)};
+              fmt::format(
+                  "connector {}: capability bit {:#x} is set but its slot {} is NULL [KVC-L-005]",
+                  path, slot.capability, slot.name)};
     }
   }
   return {};
@@ -141,12 +144,13 @@ Result<LoadedConnector> check_connector(const std::string& path, kvc_plugin_entr
   const kvc_status status = entry(KVC_MINOR, &api);
   if (status != KVC_OK) {
     return {status == KVC_E_UNSUPPORTED ? Code::unsupported : Code::arg,
-            fmt::format("connector {}: its entry answered status {} to a host of version {}.{}",
-                        path, status, KVC_MAJOR, KVC_MINOR)};
+            fmt::format(
+                "connector {}: its entry answered status {} to a host of version {}.{} [KVC-L-002]",
+                path, status, KVC_MAJOR, KVC_MINOR)};
   }
   if (api.struct_size > sizeof api) {
-    return {Code::arg, fmt::format("connector {}: it filled {} bytes of a table of {}", path,
-                                   api.struct_size, sizeof api)};
+    return {Code::arg, fmt::format("connector {}: it filled {} bytes of a table of {} [KVC-L-006]",
+                                   path, api.struct_size, sizeof api)};
   }
   if (Status s = check_slots(path, api); !s.ok()) return s;
   if (api.take_events == nullptr) api.take_events = no_take_events;
@@ -155,7 +159,8 @@ Result<LoadedConnector> check_connector(const std::string& path, kvc_plugin_entr
   kvc_description description{};
   description.struct_size = sizeof description;
   if (const kvc_status s = api.describe(&description); s != KVC_OK) {
-    return {Code::arg, fmt::format("connector {}: describe answered status {}", path, s)};
+    return {Code::arg,
+            fmt::format("connector {}: describe answered status {} [KVC-L-008]", path, s)};
   }
   connector.name = text_of(description.name);
   connector.version = text_of(description.version);
@@ -169,12 +174,14 @@ Result<LoadedConnector> load_connector(const std::string& path) {
   const boost::dll::shared_library& lib = *library.value();
   if (!lib.has(KVC_PLUGIN_ENTRY_NAME)) {
     const std::string majors = majors_of(lib);
-    return {Code::arg,
-            majors.empty()
-                ? fmt::format("{} is no kvc connector: it does not export {}", path,
-                              KVC_PLUGIN_ENTRY_NAME)
-                : fmt::format("connector {} is of another major version: it exports {} but not {}",
-                              path, majors, KVC_PLUGIN_ENTRY_NAME)};
+    return {
+        Code::arg,
+        majors.empty()
+            ? fmt::format("{} is no kvc connector: it does not export {} [KVC-L-001]", path,
+                          KVC_PLUGIN_ENTRY_NAME)
+            : fmt::format(
+                  "connector {} is of another major version: it exports {} but not {} [KVC-L-001]",
+                  path, majors, KVC_PLUGIN_ENTRY_NAME)};
   }
   return check_connector(
       path, lib.get<std::remove_pointer_t<kvc_plugin_entry_fn>>(KVC_PLUGIN_ENTRY_NAME));

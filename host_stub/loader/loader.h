@@ -27,10 +27,10 @@ struct LoadedConnector {
 
 // Loads the library at `path` with RTLD_NOW | RTLD_LOCAL and never unloads it; a path that was
 // loaded before is not loaded again. A path without a slash is a file in the current directory.
-// Errors, one line that names the path: Code::arg: no such library (the loader's own words), no
-// entry symbol of this major (the text says which majors it has), a table that ends before a
-// required slot, a required slot that is NULL, a capability bit whose slot is NULL;
-// Code::unsupported: the entry refused this host.
+// Errors, one line that names the path and the rule (KVC-L-nnn, docs/abi.md): Code::arg: no such
+// library (the loader's own words), no entry symbol of this major (the text says which majors it
+// has), a table that ends before a required slot, a required slot that is NULL, a capability bit
+// whose slot is NULL; Code::unsupported: the entry refused this host.
 Result<LoadedConnector> load_connector(const std::string& path);
 
 // The checks that load_connector makes after it found the symbol, for a table of another origin

@@ -1,5 +1,6 @@
 #include "host_stub/loader/loader.h"
 
+#include <dlfcn.h>
 #include <fstream>
 #include <string>
 
@@ -55,31 +56,54 @@ BOOST_AUTO_TEST_CASE(a_path_that_was_loaded_before_gives_the_same_table) {
 }
 
 BOOST_AUTO_TEST_CASE(a_library_without_the_symbol_is_named_as_no_connector) {
-  BOOST_TEST(says(refusal(hand_made("no_symbol")), "does not export kvc_plugin_entry_v1"));
+  BOOST_TEST(
+      says(refusal(hand_made("no_symbol")), "does not export kvc_plugin_entry_v1 [KVC-L-001]"));
 }
 
 BOOST_AUTO_TEST_CASE(a_library_of_another_major_is_refused_with_the_majors_it_has) {
-  BOOST_TEST(says(refusal(hand_made("other_major")), "it exports kvc_plugin_entry_v2 but not"));
+  BOOST_TEST(says(refusal(hand_made("other_major")),
+                  "it exports kvc_plugin_entry_v2 but not kvc_plugin_entry_v1 [KVC-L-001]"));
 }
 
 BOOST_AUTO_TEST_CASE(a_table_that_ends_early_is_refused_with_the_first_missing_slot) {
   const std::string text = refusal(hand_made("small_table"));
   BOOST_TEST(says(text, "required slot progress"));
   BOOST_TEST(says(text, std::to_string(offsetof(kvc_plugin_api, progress)) + " bytes"));
+  BOOST_TEST(says(text, "[KVC-L-003]"));
 }
 
 BOOST_AUTO_TEST_CASE(a_required_slot_that_is_null_is_named) {
-  BOOST_TEST(says(refusal(hand_made("null_slot")), "required slot complete is NULL"));
+  BOOST_TEST(says(refusal(hand_made("null_slot")), "required slot complete is NULL [KVC-L-004]"));
 }
 
 BOOST_AUTO_TEST_CASE(a_capability_whose_slot_is_null_is_named) {
-  BOOST_TEST(says(refusal(hand_made("empty_capability")), "its slot pump_scheduler is NULL"));
+  BOOST_TEST(
+      says(refusal(hand_made("empty_capability")), "its slot pump_scheduler is NULL [KVC-L-005]"));
 }
 
 BOOST_AUTO_TEST_CASE(an_entry_that_refuses_this_host_is_unsupported) {
   const auto result = load_connector(hand_made("refuses"));
   BOOST_REQUIRE(!result.ok());
   BOOST_TEST((result.error().code == Code::unsupported));
+  BOOST_TEST(says(result.error().text, "[KVC-L-002]"));
+}
+
+BOOST_AUTO_TEST_CASE(a_table_that_claims_more_than_the_room_is_refused) {
+  BOOST_TEST(says(refusal(hand_made("beyond_room")), "[KVC-L-006]"));
+}
+
+BOOST_AUTO_TEST_CASE(a_describe_that_fails_is_refused) {
+  BOOST_TEST(says(refusal(hand_made("silent")), "describe answered status -1 [KVC-L-008]"));
+}
+
+// A second dlopen would run the constructors of a copied file again, not those of a loaded one.
+BOOST_AUTO_TEST_CASE(a_loaded_library_stays_mapped_with_local_symbols) {
+  const std::string path = hand_made("complete");
+  BOOST_REQUIRE(load_connector(path).ok());
+  void* const mapped = ::dlopen(path.c_str(), RTLD_NOW | RTLD_NOLOAD);
+  BOOST_TEST(mapped != nullptr);
+  if (mapped != nullptr) ::dlclose(mapped);
+  BOOST_TEST(::dlsym(RTLD_DEFAULT, KVC_PLUGIN_ENTRY_NAME) == nullptr);
 }
 
 BOOST_AUTO_TEST_CASE(a_file_that_does_not_exist_or_is_no_library_is_one_clear_line) {

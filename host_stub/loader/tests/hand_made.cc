@@ -64,8 +64,13 @@ kvc_status describe(kvc_description* out) noexcept {
   t.complete = nullptr;
 #elif defined(KVC_FAULT_EMPTY_CAPABILITY)
   t.caps = KVC_CAP_STEPPED;
+#elif defined(KVC_FAULT_SILENT)
+  t.describe = [](kvc_description*) noexcept -> kvc_status { return KVC_E_ARG; };
 #endif
   std::memcpy(out, &t, t.struct_size);
+#if defined(KVC_FAULT_BEYOND_ROOM)
+  out->struct_size += 8;
+#endif
   return KVC_OK;
 }
 
