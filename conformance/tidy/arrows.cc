@@ -20,6 +20,7 @@ constexpr std::string_view folders[] = {"plugin/core",
                                         "plugin/edge",
                                         "plugin/tests",
                                         "conformance/bench",
+                                        "conformance/fuzz",
                                         "conformance/oracle",
                                         "conformance",
                                         "abi",
@@ -69,9 +70,9 @@ std::string_view folder_of(std::string_view path) {
   return {};
 }
 
-// Programs that may look everywhere. kvc-bench has a folder of its own.
+// Programs that may look everywhere. kvc-bench and the fuzz targets have folders of their own.
 bool is_free_program(const std::string& path) {
-  if (folder_of(path) == "conformance/bench") return true;
+  if (folder_of(path) == "conformance/bench" || folder_of(path) == "conformance/fuzz") return true;
   const std::string name = path.substr(path.rfind('/') + 1);
   return name.starts_with("kvc_vectors.") || name.starts_with("kvc_bench.") ||
          name.starts_with("kvc_size.");
