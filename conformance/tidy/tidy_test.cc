@@ -45,6 +45,13 @@ BOOST_AUTO_TEST_CASE(includes_along_the_arrows_pass) {
   BOOST_TEST(!refused("conformance/sim/a.cc", "\"plugin/core/prng.h\""));
 }
 
+BOOST_AUTO_TEST_CASE(files_to_copy_name_their_neighbours_without_a_folder) {
+  BOOST_TEST(!refused("docs/minimal/connector.c", "\"role.h\""));
+  BOOST_TEST(!refused("docs/minimal/role.h", "<kvc/kvc_util.h>"));
+  BOOST_TEST(refused("docs/minimal/role.h", "\"plugin/core/units.h\""));
+  BOOST_TEST(refused("plugin/core/a.h", "\"units.h\""));
+}
+
 BOOST_AUTO_TEST_CASE(includes_against_the_arrows_are_refused) {
   BOOST_TEST(refused("plugin/core/a.h", "\"plugin/coordinator/lookup.h\""));
   BOOST_TEST(refused("plugin/coordinator/a.h", "\"plugin/offload/jobs.h\""));

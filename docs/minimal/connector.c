@@ -3,7 +3,6 @@
  * connector decides itself; scheduler.h, rank.h and role.h beside it are the same in all of them.
  */
 #include <time.h>
-
 #include "rank.h"
 #include "scheduler.h"
 
@@ -13,7 +12,6 @@ static kvc_status describe(kvc_description* out) {
   mine.version = mine.build_id = kvc_text_of("1");
   return KVC_WRITE(out, &mine);
 }
-
 static kvc_status open_scheduler(const kvc_host_api* host, const kvc_open* open, kvc_sched** out) {
   const kvc_status s = open_role(host, open, sizeof(kvc_sched), out);
   if (s != KVC_OK) return s;
@@ -60,14 +58,16 @@ static kvc_status alloc_update(kvc_sched* s, const kvc_alloc_in* in, kvc_alloc_o
 /* One element of a step record. With `act` 0 it is only checked: a malformed struct changes
    nothing. A connector that stores offers the blocks up to confirmed_tokens here. */
 static kvc_status schedule(kvc_sched* s, const kvc_list* scheduled, uint64_t i, int act) {
-  kvc_step_request in;
+  kvc_step_request in = {0};
   kvc_status status = KVC_READ_AT(kvc_step_request, &in, scheduled, i);
   if (status == KVC_OK) status = KVC_REFUSE_BITS(in.flags, KVC_STEP_FLAGS_ALL);
   if (status == KVC_OK) status = check_tables(&s->role, &in.tables);
   request* const r = act && in.request != 0 ? find_request(s, in.request) : NULL;
   if (status != KVC_OK || !act || (r != NULL && !r->tracked)) return status;
-  if (r == NULL || !r->admitted || in.confirmed_tokens < r->confirmed_tokens) {
-    fault(&s->role, "bad element of a step: request", in.request, in.confirmed_tokens);
+  if (r == NULL || !r->admitted) {
+    fault(&s->role, "KVC-H-023: scheduled, but not admitted", in.request, s->plan.step);
+  } else if (in.confirmed_tokens < r->confirmed_tokens) {
+    fault(&s->role, "KVC-H-041: confirmed tokens fell", in.confirmed_tokens, r->confirmed_tokens);
   } else {
     r->confirmed_tokens = in.confirmed_tokens;
   }
@@ -91,7 +91,7 @@ static kvc_status build_store_jobs(kvc_sched* s, const kvc_step* in, kvc_plan* o
   for (uint64_t i = 0; i < mine.n_preempted; ++i) {
     request* const r = mine.preempted[i] == 0 ? NULL : find_request(s, mine.preempted[i]);
     if (r != NULL) r->admitted = r->confirmed_tokens = 0;
-    if (r == NULL) fault(&s->role, "preempted, but unknown: request", mine.preempted[i], i);
+    if (r == NULL) fault(&s->role, "KVC-H-049: preempted, but unknown", mine.preempted[i], i);
   }
   for (uint64_t i = 0; i < mine.scheduled.count; ++i) schedule(s, &mine.scheduled, i, 1);
   count_handoffs(s, &mine.handoffs);
@@ -113,7 +113,7 @@ static kvc_status complete(kvc_sched* s, const kvc_bytes* reports, uint64_t n,
     rejected->report = i;
     rejected->status = KVC_E_ARG;
     answer.rejected = kvc_list_of(s->rejected, answer.rejected.count + 1, sizeof(kvc_rejected));
-    fault(&s->role, "a report of another connector: index, bytes", i, reports[i].size);
+    fault(&s->role, "KVC-H-051: not our report, bytes", i, reports[i].size);
   }
   return KVC_WRITE(out, &answer);
 }

@@ -134,6 +134,19 @@ static inline kvc_status check_numbers(role* r) {
   return KVC_OK;
 }
 
+/* Valid TOML without a key has blank lines and comments only. The first other line; 0: none. */
+static inline uint64_t line_with_key(kvc_bytes toml) {
+  uint64_t line = 1;
+  int comment = 0;
+  for (uint64_t i = 0; i < toml.size; ++i) {
+    const uint8_t c = toml.data[i];
+    if (c == '\n') ++line, comment = 0;
+    if (c == '#') comment = 1;
+    if (!comment && c != ' ' && c != '\t' && c != '\r' && c != '\n') return line;
+  }
+  return 0;
+}
+
 static inline kvc_status check_open(role* r, const kvc_host_api* host, const kvc_open* open) {
   kvc_open* const o = &r->how;
   kvc_status s = KVC_READ(kvc_host_api, &r->host, host);
@@ -147,8 +160,12 @@ static inline kvc_status check_open(role* r, const kvc_host_api* host, const kvc
     s = r->host.now_ns == NULL ? KVC_E_ARG : KVC_E_UNSUPPORTED;
     return fail(r, s, "the host steps, KVC_CAP_STEPPED is missing: caps", r->host.caps, 0);
   }
-  if (o->config_toml.size != 0) {
-    return fail(r, KVC_E_ARG, "there are no options: bytes of TOML", o->config_toml.size, 0);
+  if (o->config_toml.size != 0 && o->config_toml.data == NULL) {
+    return fail(r, KVC_E_ARG, "no TOML: bytes", o->config_toml.size, 0);
+  }
+  if (line_with_key(o->config_toml) != 0) {
+    return fail(r, KVC_E_ARG, "there are no options, but TOML has a key: line",
+                line_with_key(o->config_toml), 0);
   }
   s = check_numbers(r);
   for (uint64_t i = 0; s == KVC_OK && i < o->groups.count; ++i) s = check_group(r, i);

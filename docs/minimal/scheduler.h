@@ -180,7 +180,8 @@ static inline void count_handoffs(kvc_sched* s, const kvc_list* list) {
     kvc_handoff h;
     if (KVC_READ_AT(kvc_handoff, &h, list, i) != KVC_OK) continue;
     const int outcome = outcome_of(s, &h);
-    if (outcome == bad) fault(&s->role, "bad hand-off: request", h.request, h.boundary_tokens);
+    if (outcome == bad)
+      fault(&s->role, "KVC-H-044: bad hand-off, request, boundary", h.request, h.boundary_tokens);
     if (outcome >= 0) ++s->offers[outcome];
   }
 }
