@@ -2,12 +2,11 @@
 #include <kvc/kvc_util.h>
 
 #include <algorithm>
-#include <boost/test/unit_test.hpp>
 #include <cstring>
 
-#include "plugin/edge/tests/abi_host.h"
+#include "conformance/rig/world.h"
 
-namespace kvc::abi_test {
+namespace kvc::rig {
 
 namespace {
 
@@ -18,15 +17,17 @@ std::uint64_t mix64(std::uint64_t x) {
   return x ^ (x >> 31U);
 }
 
-std::vector<kvc_block> blocks_of(const kvc_list& list) {
+}  // namespace
+
+std::vector<kvc_block> World::blocks_of(const kvc_list& list) {
   std::vector<kvc_block> all(list.count);
   for (std::uint64_t i = 0; i < list.count; ++i) {
-    BOOST_REQUIRE_EQUAL(KVC_READ_AT(kvc_block, &all[i], &list, i), KVC_OK);
+    need(KVC_READ_AT(kvc_block, &all[i], &list, i) == KVC_OK, "KVC-P-016",
+         "element {} of a list of {} blocks cannot be read (stride {})", i, list.count,
+         list.stride);
   }
   return all;
 }
-
-}  // namespace
 
 // ------------------------------------------------------------------------------------ requests
 
@@ -80,7 +81,7 @@ kvc_status World::try_begin(std::uint64_t id, Tokens tokens, std::uint32_t flags
 
 Request& World::begin(std::uint64_t id, Tokens tokens, std::uint32_t flags, std::uint64_t salt) {
   const kvc_status s = try_begin(id, std::move(tokens), flags, salt);
-  BOOST_REQUIRE_MESSAGE(s == KVC_OK, "request_begin " << id << ": " << s << ": " << last_error());
+  need(s == KVC_OK, "KVC-P-050", "request_begin of {} answered {}: {}", id, s, last_error());
   return requests_.at(id);
 }
 
@@ -129,42 +130,73 @@ kvc_status World::try_take(std::uint64_t id, std::uint64_t accepted, kvc_alloc_o
   const kvc_status s = api().alloc_update(sched_, &in, &out);
   check_after("alloc_update");
   if (s != KVC_OK || out.job == 0) return s;
-  BOOST_REQUIRE(ended_jobs_.count(out.job) == 0 && open_jobs_.count(out.job) == 0);
+  fresh_job(out.job, "alloc_update");
   open_jobs_[out.job] = KVC_JOB_LOAD;
   loads_without_verdict_.insert(out.job);
   holds_[out.job];
-  for (const kvc_block& b : blocks_of(out.held)) add_hold(out.job, b.block);
+  judge_destinations(r, out);
   std::uint64_t by_medium = 0;
   for (std::uint64_t i = 0; i < out.media.count; ++i) {
     kvc_medium_tokens m{};
-    BOOST_REQUIRE_EQUAL(KVC_READ_AT(kvc_medium_tokens, &m, &out.media, i), KVC_OK);
+    need(KVC_READ_AT(kvc_medium_tokens, &m, &out.media, i) == KVC_OK, "KVC-P-073",
+         "element {} of media cannot be read (stride {})", i, out.media.stride);
     by_medium += m.tokens;
   }
-  if (out.held.count != 0) BOOST_CHECK_EQUAL(by_medium, accepted);
+  expect(out.held.count == 0 || by_medium == accepted, "KVC-P-073",
+         "media of job {} sum to {} tokens, {} were accepted", out.job, by_medium, accepted);
   return s;
+}
+
+// held: by group, positions ascending, each the entry of the table that was passed.
+void World::judge_destinations(const Request& r, const kvc_alloc_out& out) {
+  const std::vector<kvc_block> held = blocks_of(out.held);
+  for (std::size_t i = 0; i < held.size(); ++i) {
+    const kvc_block& b = held[i];
+    add_hold(out.job, b.block);
+    const bool there = b.group < r.tables.size() && b.position < r.tables[b.group].size();
+    expect(there && r.tables[b.group][b.position] == b.block, "KVC-P-073",
+           "job {} holds block {} as position {} of group {}, the table has another there", out.job,
+           b.block, b.position, b.group);
+    if (i == 0) continue;
+    const kvc_block& a = held[i - 1];
+    expect(a.group < b.group || (a.group == b.group && a.position < b.position), "KVC-P-073",
+           "job {} lists position {} of group {} behind position {} of group {}", out.job,
+           b.position, b.group, a.position, a.group);
+  }
+}
+
+void World::fresh_job(kvc_job job, std::string_view slot) {
+  need(ended_jobs_.count(job) == 0 && open_jobs_.count(job) == 0, "KVC-P-073",
+       "{} handed out job {} a second time", slot, job);
 }
 
 kvc_job World::take(std::uint64_t id, std::uint64_t accepted, std::uint64_t device) {
   allocate_for_load(id, device + accepted);
   kvc_alloc_out out{};
   const kvc_status s = try_take(id, accepted, out);
-  BOOST_REQUIRE_MESSAGE(s == KVC_OK, "alloc_update " << id << ": " << s << ": " << last_error());
-  if (accepted != 0) BOOST_REQUIRE_NE(out.job, 0U);
+  need(s == KVC_OK, accepted == 0 ? RuleId("KVC-P-070") : RuleId("KVC-P-065"),
+       "alloc_update of {} with {} accepted tokens answered {}: {}", id, accepted, s, last_error());
+  need(accepted == 0 || out.job != 0, "KVC-P-073", "{} accepted tokens of {} gave no job", accepted,
+       id);
   return out.job;
 }
 
 std::uint64_t World::load(std::uint64_t id, std::uint64_t device) {
   const Found f = lookup(id, device);
-  BOOST_REQUIRE_MESSAGE(f.status == KVC_OK, "lookup " << id << ": " << f << ", " << last_error());
+  need(f.status == KVC_OK, "KVC-P-063", "lookup of {} answered {}: {}", id, f.status, last_error());
   const kvc_job job = take(id, f.tokens, device);
   if (job == 0) return 0;
   const Completed c = step();
   const auto verdict = std::find_if(c.verdicts.begin(), c.verdicts.end(),
                                     [&](const kvc_verdict& v) { return v.job == job; });
-  BOOST_REQUIRE(verdict != c.verdicts.end());
-  BOOST_CHECK_EQUAL(verdict->status, KVC_OK);
+  need(verdict != c.verdicts.end(), "KVC-P-091", "load job {} was copied and got no verdict", job);
+  expect(verdict->status == KVC_OK, "KVC-P-095", "load job {} ended {}, nothing had failed", job,
+         verdict->status);
   Request& r = request(id);
-  BOOST_CHECK_EQUAL(wrong_bytes(r, device, device + f.tokens), "");
+  const std::string wrong =
+      verdict->status == KVC_OK ? wrong_bytes(r, device, device + f.tokens) : std::string();
+  expect(wrong.empty(), "KVC-P-075", "loaded [{}, {}), wrong: {}", device, device + f.tokens,
+         wrong);
   r.computed = device + f.tokens;
   return f.tokens;
 }
@@ -176,26 +208,40 @@ void World::read_jobs(const kvc_plan& plan, Planned& out) {
   out.bytes.assign(plan.bytes.data, plan.bytes.data + plan.bytes.size);
   for (std::uint64_t i = 0; i < plan.jobs.count; ++i) {
     kvc_plan_job j{};
-    BOOST_REQUIRE_EQUAL(KVC_READ_AT(kvc_plan_job, &j, &plan.jobs, i), KVC_OK);
+    need(KVC_READ_AT(kvc_plan_job, &j, &plan.jobs, i) == KVC_OK, "KVC-P-080",
+         "job {} of the plan of step {} cannot be read (stride {})", i, plan.step,
+         plan.jobs.stride);
     (j.kind == KVC_JOB_LOAD ? out.loads : out.stores).push_back(j.job);
     const bool known = open_jobs_.count(j.job) != 0;
+    need(planned_jobs_.insert(j.job).second, "KVC-P-080", "job {} stands in a second plan, step {}",
+         j.job, plan.step);
     if (j.kind == KVC_JOB_LOAD) {
-      BOOST_CHECK(known);
-      BOOST_CHECK_EQUAL(j.held.count, 0U);
+      expect(known, "KVC-P-080", "the plan of step {} has load job {}, which nobody handed out",
+             plan.step, j.job);
+      expect(j.held.count == 0, "KVC-P-080", "the plan of step {} lists the holds of load {} again",
+             plan.step, j.job);
     }
     if (!known) {
-      BOOST_REQUIRE(ended_jobs_.count(j.job) == 0);
+      fresh_job(j.job, "build_store_jobs");
       open_jobs_[j.job] = j.kind;
       holds_[j.job];
     }
     std::set<std::pair<std::uint32_t, std::int64_t>> seen;
+    std::map<std::uint32_t, std::uint64_t> last;
     for (const kvc_block& b : blocks_of(j.held)) {
       add_hold(j.job, b.block);
+      need(b.group < setup_.groups.size(), "KVC-P-083", "job {} names group {} of {}", j.job,
+           b.group, setup_.groups.size());
+      const auto before = last.find(b.group);
+      expect(before == last.end() || j.request == 0 || before->second >= b.position, "KVC-P-084",
+             "job {} holds position {} of group {} behind a shallower one", j.job, b.position,
+             b.group);
+      last[b.group] = b.position;
       // K3-17: a block is named once per job, unless a tail of it is stored beside the whole block.
       const bool again = !seen.insert({b.group, b.block}).second;
-      BOOST_CHECK_MESSAGE(!again || setup_.groups[b.group].kind == KVC_GROUP_FULL,
-                          "job " << j.job << " names block " << b.block << " of group " << b.group
-                                 << " twice, position " << b.position);
+      expect(!again || setup_.groups[b.group].kind == KVC_GROUP_FULL, "KVC-P-083",
+             "job {} names block {} of group {} twice, position {}", j.job, b.block, b.group,
+             b.position);
     }
   }
 }
@@ -223,7 +269,8 @@ kvc_status World::try_plan(Planned& out, std::optional<std::uint64_t> number) {
   const kvc_status s = api().build_store_jobs(sched_, &step, &plan);
   check_after("build_store_jobs");
   if (s != KVC_OK) return s;
-  BOOST_CHECK_EQUAL(plan.step, step.step);
+  expect(plan.step == step.step, "KVC-P-080", "the plan of step {} says step {}", step.step,
+         plan.step);
   read_jobs(plan, out);
   scheduled.clear();
   preempted.clear();
@@ -237,7 +284,8 @@ kvc_status World::try_plan(Planned& out, std::optional<std::uint64_t> number) {
 Planned World::plan() {
   Planned out;
   const kvc_status s = try_plan(out);
-  BOOST_REQUIRE_MESSAGE(s == KVC_OK, "build_store_jobs: " << s << ": " << last_error());
+  need(s == KVC_OK, "KVC-P-081", "build_store_jobs of step {} answered {}: {}", next_step, s,
+       last_error());
   return out;
 }
 
@@ -248,8 +296,13 @@ void World::submit_to(std::uint32_t rank, const Planned& plan, std::uint64_t fen
   f.counter = &counter_;
   f.value = fence;
   const kvc_bytes bytes = kvc_bytes_of(plan.bytes.data(), plan.bytes.size());
-  BOOST_REQUIRE_EQUAL(api().submit_loads(ranks_[rank], bytes, &f), KVC_OK);
-  BOOST_REQUIRE_EQUAL(api().submit_stores(ranks_[rank], bytes, &f), KVC_OK);
+  fence_max_ = std::max(fence_max_, fence);
+  const kvc_status loads = api().submit_loads(ranks_[rank], bytes, &f);
+  need(loads == KVC_OK, "KVC-P-120", "submit_loads of step {} to rank {} answered {}: {}",
+       plan.step, rank, loads, last_error_of(rank));
+  const kvc_status stores = api().submit_stores(ranks_[rank], bytes, &f);
+  need(stores == KVC_OK, "KVC-P-120", "submit_stores of step {} to rank {} answered {}: {}",
+       plan.step, rank, stores, last_error_of(rank));
 }
 
 void World::submit(const Planned& plan) {
@@ -257,12 +310,21 @@ void World::submit(const Planned& plan) {
 }
 
 void World::pump_one(std::uint32_t rank) {
+  if (!stepped()) {
+    // A fence that is not reached keeps its copies open: they get a moment, not for ever.
+    const bool may_end = fence_max_ <= __atomic_load_n(&counter_, __ATOMIC_ACQUIRE);
+    const std::uint64_t ns = may_end ? std::uint64_t{20} * 1'000'000'000 : 5'000'000;
+    const kvc_status s = api().wait(ranks_.at(rank), nullptr, 0, ns);
+    need(s == KVC_OK || (!may_end && s == KVC_LATER), "KVC-P-124",
+         "wait for all jobs of rank {} answered {} after {} ms", rank, s, ns / 1'000'000);
+    return;
+  }
   for (int i = 0; i < 100'000; ++i) {
     const kvc_status s = api().pump_rank(ranks_.at(rank), 64);
-    BOOST_REQUIRE_GE(s, 0);
+    need(s >= 0, "KVC-P-021", "pump_rank of rank {} answered {}", rank, s);
     if (s == KVC_OK) return;
   }
-  BOOST_FAIL("a rank never runs out of work");
+  need(false, "KVC-P-021", "pump_rank of rank {} answers KVC_LATER for ever", rank);
 }
 
 void World::pump() {
@@ -271,14 +333,24 @@ void World::pump() {
 
 void World::wait_all() {
   for (kvc_rank* r : ranks_) {
-    BOOST_REQUIRE_EQUAL(api().wait(r, nullptr, 0, std::uint64_t{60} * 1'000'000'000), KVC_OK);
+    const kvc_status s = api().wait(r, nullptr, 0, std::uint64_t{60} * 1'000'000'000);
+    need(s == KVC_OK, "KVC-P-124", "wait for all jobs answered {} after a minute", s);
   }
 }
 
 std::vector<std::uint8_t> World::report_of(std::uint32_t rank) {
   kvc_progress p{};
   p.struct_size = sizeof p;
-  BOOST_REQUIRE_EQUAL(api().progress(ranks_.at(rank), &p), KVC_OK);
+  const kvc_status s = api().progress(ranks_.at(rank), &p);
+  need(s == KVC_OK, "KVC-P-122", "progress of rank {} answered {}", rank, s);
+  for (std::uint64_t i = 0; i < p.loads.count; ++i) {
+    kvc_load_done d{};
+    need(KVC_READ_AT(kvc_load_done, &d, &p.loads, i) == KVC_OK, "KVC-P-122",
+         "load item {} of rank {} cannot be read (stride {})", i, rank, p.loads.stride);
+    expect(load_items_.insert({rank, d.job}).second, "KVC-P-122",
+           "rank {} reports load {} a second time", rank, d.job);
+    items.push_back({rank, d.request, d.job, d.status});
+  }
   if (p.report.size == 0) return {};
   return {p.report.data, p.report.data + p.report.size};
 }
@@ -303,28 +375,34 @@ Completed World::complete(const std::vector<std::vector<std::uint8_t>>& given) {
   if (c.status != KVC_OK) return c;
   for (std::uint64_t i = 0; i < out.jobs.count; ++i) {
     kvc_ended_job j{};
-    BOOST_REQUIRE_EQUAL(KVC_READ_AT(kvc_ended_job, &j, &out.jobs, i), KVC_OK);
+    need(KVC_READ_AT(kvc_ended_job, &j, &out.jobs, i) == KVC_OK, "KVC-P-090",
+         "element {} of the ended jobs cannot be read (stride {})", i, out.jobs.stride);
     Ended e{j.job, j.kind, j.request, j.status, {}, blocks_of(j.released)};
     for (std::uint64_t k = 0; k < j.failed.count; ++k) {
       kvc_failed_block f{};
-      BOOST_REQUIRE_EQUAL(KVC_READ_AT(kvc_failed_block, &f, &j.failed, k), KVC_OK);
+      need(KVC_READ_AT(kvc_failed_block, &f, &j.failed, k) == KVC_OK, "KVC-P-095",
+           "element {} of the failed blocks of job {} cannot be read (stride {})", k, j.job,
+           j.failed.stride);
       e.failed.push_back(f);
     }
-    BOOST_REQUIRE_MESSAGE(open_jobs_.erase(e.job) == 1, "job " << e.job << " ended, is not open");
-    BOOST_REQUIRE(ended_jobs_.insert(e.job).second);
+    need(open_jobs_.erase(e.job) == 1, "KVC-P-090", "job {} ended, {}", e.job,
+         ended_jobs_.count(e.job) != 0 ? "a second time" : "nobody handed it out");
+    ended_jobs_.insert(e.job);
     release_hold(e);
     c.jobs.push_back(std::move(e));
   }
   for (std::uint64_t i = 0; i < out.verdicts.count; ++i) {
     kvc_verdict v{};
-    BOOST_REQUIRE_EQUAL(KVC_READ_AT(kvc_verdict, &v, &out.verdicts, i), KVC_OK);
-    BOOST_REQUIRE_MESSAGE(loads_without_verdict_.erase(v.job) == 1,
-                          "job " << v.job << " got a verdict that nobody waits for");
+    need(KVC_READ_AT(kvc_verdict, &v, &out.verdicts, i) == KVC_OK, "KVC-P-091",
+         "verdict {} cannot be read (stride {})", i, out.verdicts.stride);
+    need(loads_without_verdict_.erase(v.job) == 1, "KVC-P-091",
+         "job {} got a verdict that nobody waits for", v.job);
     c.verdicts.push_back(v);
   }
   for (std::uint64_t i = 0; i < out.rejected.count; ++i) {
     kvc_rejected r{};
-    BOOST_REQUIRE_EQUAL(KVC_READ_AT(kvc_rejected, &r, &out.rejected, i), KVC_OK);
+    need(KVC_READ_AT(kvc_rejected, &r, &out.rejected, i) == KVC_OK, "KVC-P-093",
+         "element {} of rejected cannot be read (stride {})", i, out.rejected.stride);
     c.rejected.push_back(r);
   }
   return c;
@@ -338,7 +416,9 @@ Completed World::step() {
 
 void World::drain() {
   for (int i = 0; i < 64 && (!open_jobs_.empty() || counts().all_offers.pending != 0); ++i) step();
-  BOOST_CHECK(open_jobs_.empty());
+  for (const auto& [job, kind] : open_jobs_) {
+    expect(false, "KVC-P-090", "job {} does not end, 64 steps and reports later", job);
+  }
 }
 
 // ------------------------------------------------------------------------------------ ends
@@ -360,15 +440,23 @@ kvc_status World::try_end(std::uint64_t id, std::int32_t reason, std::uint64_t c
   check_after("request_end");
   if (s != KVC_OK) return s;
   const std::vector<kvc_block> still = blocks_of(out.held);
+  for (const auto& table : r.tables) {
+    for (const std::int64_t b : table) {
+      const bool listed = std::any_of(still.begin(), still.end(),
+                                      [&](const kvc_block& one) { return one.block == b; });
+      expect(listed || b == setup_.null_block || !held(b), "KVC-P-097",
+             "request_end of {} does not list block {}, which an open job holds", id, b);
+    }
+  }
   if (out.job != 0) {
-    BOOST_REQUIRE(ended_jobs_.count(out.job) == 0 && open_jobs_.count(out.job) == 0);
+    fresh_job(out.job, "request_end");
     open_jobs_[out.job] = KVC_JOB_STORE;
     auto& set = end_holds_[out.job];
     for (const kvc_block& b : still) set.insert(b.block);
   } else {
     for (const kvc_block& b : still) {
-      BOOST_CHECK_MESSAGE(held(b.block),
-                          "request_end names block " << b.block << ", no job holds it");
+      expect(held(b.block), "KVC-P-097", "request_end of {} lists block {}, no open job holds it",
+             id, b.block);
     }
   }
   return s;
@@ -378,7 +466,7 @@ kvc_job World::end(std::uint64_t id, std::int32_t reason, std::optional<std::uin
                    const std::vector<kvc_handoff>& given) {
   kvc_end_out out{};
   const kvc_status s = try_end(id, reason, confirmed.value_or(request(id).computed), given, out);
-  BOOST_REQUIRE_MESSAGE(s == KVC_OK, "request_end " << id << ": " << s << ": " << last_error());
+  need(s == KVC_OK, "KVC-P-096", "request_end of {} answered {}: {}", id, s, last_error());
   drop_blocks(id);
   requests_.erase(id);
   return out.job;
@@ -394,7 +482,8 @@ kvc_status World::reset(std::uint64_t flags) {
 
 void World::run(std::uint64_t id, Tokens tokens, std::uint64_t upto, std::uint64_t salt) {
   Request& r = begin(id, std::move(tokens), 0, salt);
-  BOOST_REQUIRE_EQUAL(take(id, 0), 0U);
+  const kvc_job none = take(id, 0);
+  need(none == 0, "KVC-P-070", "0 accepted tokens of {} gave job {}", id, none);
   const std::uint64_t n = upto == 0 ? r.prompt : upto;
   compute(id, n);
   for (std::uint32_t g = 0; g < setup_.groups.size(); ++g) {
@@ -415,9 +504,10 @@ std::uint64_t World::hit(const Tokens& tokens, std::uint64_t salt, std::uint64_t
   static std::uint64_t id = std::uint64_t{1} << 40U;
   begin(++id, tokens, 0, salt);
   const Found f = lookup(id, device);
-  BOOST_CHECK_MESSAGE(f.status == KVC_OK, f);
+  expect(f.status == KVC_OK, "KVC-P-063", "lookup of a fresh request answered {}, why {}", f.status,
+         f.why);
   end(id, KVC_END_ABORT);
   return f.tokens;
 }
 
-}  // namespace kvc::abi_test
+}  // namespace kvc::rig

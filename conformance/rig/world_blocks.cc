@@ -2,11 +2,10 @@
 #include <kvc/kvc_util.h>
 
 #include <algorithm>
-#include <boost/test/unit_test.hpp>
 
-#include "plugin/edge/tests/abi_host.h"
+#include "conformance/rig/world.h"
 
-namespace kvc::abi_test {
+namespace kvc::rig {
 
 std::int64_t World::new_block() {
   for (std::size_t i = 0; i < free_.size(); ++i) {
@@ -19,7 +18,8 @@ std::int64_t World::new_block() {
     owners_[b] = 1;
     return b;
   }
-  BOOST_FAIL("the device has no free block");
+  need(false, "KVC-P-131", "the device has no free block, {} of {} are held by open jobs",
+       held_count(), setup_.device_blocks);
   return setup_.null_block;
 }
 
@@ -80,8 +80,10 @@ std::set<std::int64_t> World::blocks_of_open_loads() const {
 }
 
 void World::add_hold(kvc_job job, std::int64_t block) {
-  BOOST_REQUIRE(block != setup_.null_block && block >= 0 &&
-                static_cast<std::uint64_t>(block) < setup_.device_blocks);
+  need(block != setup_.null_block && block >= 0 &&
+           static_cast<std::uint64_t>(block) < setup_.device_blocks,
+       "KVC-P-083", "job {} holds block {}: the null block or none of the device's {}", job, block,
+       setup_.device_blocks);
   holds_[job].insert(block);
 }
 
@@ -90,23 +92,30 @@ void World::release_hold(const Ended& job) {
     const kvc_block& a = job.released[i - 1];
     const kvc_block& b = job.released[i];
     // Deepest position first, judged within a group.
-    if (a.group == b.group && job.request != 0) BOOST_CHECK_GE(a.position, b.position);
+    if (a.group != b.group || job.request == 0) continue;
+    expect(a.position >= b.position, "KVC-P-092",
+           "job {} releases position {} of group {} before position {}", job.job, a.position,
+           a.group, b.position);
   }
   const auto known = holds_.find(job.job);
   const auto ended = end_holds_.find(job.job);
-  BOOST_REQUIRE_MESSAGE(known != holds_.end() || ended != end_holds_.end(),
-                        "job " << job.job << " ended, nobody handed it out");
+  need(known != holds_.end() || ended != end_holds_.end(), "KVC-P-090",
+       "job {} ended, nobody handed it out", job.job);
   for (const kvc_block& b : job.released) {
     if (ended != end_holds_.end()) {
-      BOOST_CHECK(ended->second.count(b.block) != 0);
+      expect(ended->second.count(b.block) != 0, "KVC-P-092",
+             "job {} releases block {}, request_end did not list it as held", job.job, b.block);
       continue;
     }
     const auto at = known->second.find(b.block);
-    BOOST_REQUIRE_MESSAGE(at != known->second.end(),
-                          "job " << job.job << " releases block " << b.block << ", not held");
+    need(at != known->second.end(), "KVC-P-092", "job {} releases block {}, which it did not hold",
+         job.job, b.block);
     known->second.erase(at);
   }
-  if (ended == end_holds_.end()) BOOST_CHECK(known->second.empty());
+  if (ended == end_holds_.end()) {
+    expect(known->second.empty(), "KVC-P-092", "job {} ended and did not release {} blocks",
+           job.job, known->second.size());
+  }
   std::set<std::int64_t> over;
   for (const kvc_block& b : job.released) over.insert(b.block);
   if (ended != end_holds_.end()) over.insert(ended->second.begin(), ended->second.end());
@@ -196,4 +205,4 @@ std::vector<kvc_table> World::tables_of(const Request& r, bool whole) const {
   return tables;
 }
 
-}  // namespace kvc::abi_test
+}  // namespace kvc::rig
