@@ -8,7 +8,7 @@
 /* No padding: a field starts where the one before it ends, and the last ends the struct. So none is
    missing in the list. */
 #define KVC_TYPE(type, last) KVC_ASSERT(KVC_THROUGH(type, last) == sizeof(type));
-#include "layout_items.def"
+#include "abi/layout_items.def"
 
 static size_t filled; /* bytes of the present struct that its fields so far account for */
 
@@ -51,10 +51,10 @@ int main(void) {
   size_before = sizeof(type);              \
   printf("struct %s %zu\n", #type, sizeof(type));
 #define KVC_FIELD(type, f) bad += field(#type, #f, offsetof(type, f), sizeof(((type*)0)->f));
-#include "layout_items.def"
+#include "abi/layout_items.def"
   bad += end_of(type_before, size_before);
 #define KVC_CONST(name) constant(#name, (name) >= INT64_MAX, (int64_t)(name));
-#include "layout_items.def"
+#include "abi/layout_items.def"
   printf("const KVC_PLUGIN_ENTRY_NAME %s\n", KVC_PLUGIN_ENTRY_NAME);
   return bad == 0 ? 0 : 1;
 }

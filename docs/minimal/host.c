@@ -68,6 +68,7 @@ static void load(const char* path) {
   memcpy(&entry, &symbol, sizeof entry);
   KVC_CLEAR(&api);
   if (entry(KVC_MINOR, &api) != KVC_OK) die("the connector refuses hosts of minor", KVC_MINOR, 0);
+  if (api.struct_size > sizeof api) die("table, of room", api.struct_size, sizeof api);
 #include <kvc/kvc_calls.def>
 }
 

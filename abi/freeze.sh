@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# Freezes the line, and compares it with what is frozen. Needs abidw and abidiff (abigail-tools).
+#   abi/freeze.sh vX.Y                                 writes abi/frozen/vX.Y from the tree
+#   abi/freeze.sh --check vX.Y [include] [scratch]     0: the headers in `include` (default: the
+#       tree's), pinned to that minor, are what was frozen; 1: they are not; 2: cannot tell
+# v0.9 is the draft of v1.0 and may be written again; others are written once (abi/CHANGES.md).
+set -euo pipefail
+abi=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+cc=${CC:-gcc}
+
+die() { echo "freeze: $*" >&2; exit 2; }
+
+minor_of() {
+  case "$1" in
+    v0.9) echo 0 ;;
+    v1.[0-9] | v1.[0-9][0-9]) echo "${1#v1.}" ;;
+    *) die "'$1' is no version: v0.9, v1.0, v1.1, ..." ;;
+  esac
+}
+
+# probe <include> <minor> <out.so>: debug info of every public type. No suppressions, ever: they
+# hide middle insertions and changed signatures too.
+probe() {
+  "$cc" -std=c11 -g -O0 -fPIC -fvisibility=hidden -shared "-DKVC_TARGET_MINOR=$2" "-I$1" \
+    "-I$abi/.." "$abi/abi_probe.c" -o "$3"
+}
+
+# layout <include> <minor> <scratch> <out.txt>: without KVC_MINOR, which every minor changes.
+layout() {
+  "$cc" -std=c11 "-DKVC_TARGET_MINOR=$2" "-I$1" "-I$abi/.." "$abi/tests/layout_dump.c" \
+    -o "$3/layout_dump" &&
+    "$3/layout_dump" | grep -v '^const KVC_MINOR ' >"$4"
+}
+
+check() {
+  local version=$1 include=${2:-$abi/include} scratch=${3:-} minor bad=0
+  local frozen=$abi/frozen/$version
+  minor=$(minor_of "$version")
+  [ -f "$frozen/kvc.abi" ] || die "there is no $frozen/kvc.abi"
+  command -v abidiff >/dev/null || die "abidiff is missing: ./dev setup"
+  if [ -z "$scratch" ]; then
+    scratch=$(mktemp -d)
+    trap "rm -rf '$scratch'" EXIT
+  fi
+  mkdir -p "$scratch"
+  if ! probe "$include" "$minor" "$scratch/probe.so"; then
+    echo "freeze: a type or constant of $version is gone: abi_probe.c does not compile"
+    bad=1
+  elif ! abidiff "$frozen/kvc.abi" "$scratch/probe.so" >"$scratch/abidiff.txt" 2>&1; then
+    cat "$scratch/abidiff.txt"
+    echo "freeze: abidiff: kvc.h pinned to minor $minor is not $version"
+    bad=1
+  fi
+  if ! layout "$include" "$minor" "$scratch" "$scratch/layout.txt" 2>"$scratch/layout.log"; then
+    cat "$scratch/layout.log"
+    echo "freeze: layout: layout_dump.c does not compile or run with these headers"
+    bad=1
+  elif ! diff "$frozen/layout.txt" "$scratch/layout.txt"; then
+    echo "freeze: layout: sizes, offsets or constants of minor $minor are not those of $version"
+    bad=1
+  fi
+  [ "$bad" -eq 0 ] && return 0
+  if [ "$version" = v0.9 ]; then
+    echo "freeze: 0.9 is a draft. A wanted change: abi/freeze.sh v0.9, and a line in abi/CHANGES.md"
+  else
+    echo "freeze: $version is released and does not change: new fields and slots go to the end," \
+      "behind '#if KVC_TARGET_MINOR >= n'"
+  fi
+  return 1
+}
+
+freeze() {
+  local version=$1 minor frozen=$abi/frozen/$1 scratch
+  minor=$(minor_of "$version")
+  command -v abidw >/dev/null || die "abidw is missing: ./dev setup"
+  [ "$version" = v0.9 ] || [ ! -e "$frozen" ] || die "$frozen is there: a release is frozen once"
+  scratch=$(mktemp -d)
+  trap "rm -rf '$scratch'" EXIT
+  probe "$abi/include" "$minor" "$scratch/probe.so"
+  abidw --no-corpus-path --no-comp-dir-path --no-show-locs --out-file "$scratch/kvc.abi" \
+    "$scratch/probe.so"
+  layout "$abi/include" "$minor" "$scratch" "$scratch/layout.txt"
+  rm -rf "$frozen"
+  mkdir -p "$frozen/include/kvc" "$frozen/samples"
+  cp "$scratch/kvc.abi" "$scratch/layout.txt" "$frozen"
+  cp "$abi"/include/kvc/{kvc.h,kvc_util.h,kvc_calls.def} "$frozen/include/kvc"
+  cp "$abi"/../docs/minimal/{connector.c,host.c,rank.h,role.h,scheduler.h} "$frozen/samples"
+  printf '# Written by abi/freeze.sh.\nkvc_frozen(%s %s samples/connector.c samples/host.c)\n' \
+    "$version" "$minor" >"$frozen/CMakeLists.txt"
+  echo "freeze: wrote $frozen; abi/CMakeLists.txt must name it"
+}
+
+case "${1:-}" in
+  --check) shift; [ $# -ge 1 ] || die "--check needs a version"; check "$@" ;;
+  v*) [ $# -eq 1 ] || die "one version, not '$*'"; freeze "$1" ;;
+  *) sed -n '2,6s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 2 ;;
+esac
