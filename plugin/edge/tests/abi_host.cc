@@ -15,11 +15,6 @@ class BoostJudge final : public Judge {
   }
 };
 
-Judge& boost_judge() {
-  static BoostJudge one;
-  return one;
-}
-
 rig::Library load() {
   const auto loaded = host::load_connector(KVC_LIB_DIR "/libkvc_simple_cpu.so");
   if (!loaded.ok()) BOOST_FAIL(loaded.error().text);
@@ -27,6 +22,11 @@ rig::Library load() {
 }
 
 }  // namespace
+
+Judge& boost_judge() {
+  static BoostJudge one;
+  return one;
+}
 
 const rig::Library& Library::simple_cpu() {
   static const rig::Library library = load();

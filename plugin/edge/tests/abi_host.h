@@ -7,6 +7,9 @@ namespace kvc::abi_test {
 
 using namespace kvc::rig;  // NOLINT(google-build-using-namespace)
 
+// What it hears is an error of the running test case.
+Judge& boost_judge();
+
 struct Library : rig::Library {
   static const rig::Library& simple_cpu();
 };
