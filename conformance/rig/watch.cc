@@ -22,8 +22,10 @@ constexpr Slot slots[] = {
 #define KVC_SLOT(slot, handle, role, attributes, minor, need, capability) \
   {#slot, offsetof(kvc_plugin_api, slot), (attributes)},
 #include <kvc/kvc_calls.def>
+    {KVC_PLUGIN_ENTRY_NAME, 0, KVC_ATTR_NOALLOC | KVC_ATTR_NOWAIT},
 };
 constexpr std::size_t slot_count = std::size(slots);
+constexpr const Slot* entry_slot = slots + slot_count - 1;
 
 // The functions that a program may report; the last counts what is not among them.
 constexpr const char* functions[] = {"malloc",
@@ -55,6 +57,7 @@ constexpr std::size_t function_count = std::size(functions);
 using Table = std::array<std::array<std::atomic<std::uint64_t>, function_count>, slot_count>;
 Table heap;
 Table waits;
+std::atomic<std::uint64_t> clocks{0};
 kvc_plugin_api real_table;
 std::atomic<Judge*> judge{nullptr};
 std::atomic<bool> any_table{false};
@@ -154,10 +157,16 @@ void saw_wait(const char* function) {
   if (inside != nullptr && (inside->attributes & KVC_ATTR_NOWAIT) != 0) count(waits, function);
 }
 
+void saw_clock() {
+  if (inside != nullptr) ++clocks;
+}
+std::uint64_t seen_clocks() { return clocks; }
+
 std::vector<Seen> seen_heap() { return rows_of(heap); }
 std::vector<Seen> seen_waits() { return rows_of(waits); }
 
 void forget() {
+  clocks = 0;
   for (Table* table : {&heap, &waits}) {
     for (auto& row : *table) {
       for (auto& cell : row) cell = 0;
@@ -172,6 +181,9 @@ bool may_call_host() {
 const char* current_slot() { return inside == nullptr ? nullptr : inside->name; }
 
 bool active() { return any_table; }
+
+EntryScope::EntryScope() { inside = entry_slot; }
+EntryScope::~EntryScope() { inside = nullptr; }
 
 Pause::Pause() : before_(inside) { inside = nullptr; }
 Pause::~Pause() { inside = static_cast<const Slot*>(before_); }

@@ -21,6 +21,7 @@ void set_judge(Judge* judge);
 // library. Called from anywhere, allocates nothing.
 void saw_heap(const char* function);
 void saw_wait(const char* function);
+void saw_clock();
 
 struct Seen {
   const char* slot;
@@ -31,7 +32,18 @@ struct Seen {
 // function.
 std::vector<Seen> seen_heap();
 std::vector<Seen> seen_waits();
+// Clocks of the system read inside any slot since the last forget.
+std::uint64_t seen_clocks();
 void forget();
+
+// Counts as a call marked noalloc and nowait: what is called before there is a table.
+class EntryScope {
+ public:
+  EntryScope();
+  EntryScope(const EntryScope&) = delete;
+  EntryScope& operator=(const EntryScope&) = delete;
+  ~EntryScope();
+};
 
 // Whether this thread is inside a slot that may call the host's block queries.
 bool may_call_host();

@@ -156,6 +156,14 @@ kvc_open World::open_struct(std::uint32_t rank) const {
   o.struct_size = sizeof o;
   o.rank = rank;
   o.groups = kvc_list_of(groups_.data(), groups_.size(), sizeof(kvc_group));
+  if (setup_.stride_extra != 0) {
+    const std::uint64_t stride = sizeof(kvc_group) + setup_.stride_extra;
+    wide_groups_.assign(stride * groups_.size(), 0xEE);
+    for (std::size_t i = 0; i < groups_.size(); ++i) {
+      std::memcpy(wide_groups_.data() + i * stride, &groups_[i], sizeof(kvc_group));
+    }
+    o.groups = kvc_list_of(wide_groups_.data(), groups_.size(), stride);
+  }
   o.flags = setup_.flags;
   o.hash_unit_tokens = setup_.h;
   o.scheduler_block_tokens = setup_.s;
@@ -210,7 +218,7 @@ void World::open_all() {
     judge_opened(s, rank, "open_rank");
     ranks_.push_back(rank);
     const auto& regions = memory_.back()->regions();
-    const kvc_list list = kvc_list_of(regions.data(), regions.size(), sizeof(kvc_region));
+    const kvc_list list = in_list(regions, regions.size());
     KVC_CLEAR(&infos_[r]);
     s = api().register_regions(rank, &list, &infos_[r]);
     if (setup_.may_decline && s == KVC_E_UNSUPPORTED) {
@@ -220,9 +228,13 @@ void World::open_all() {
          last_error_of(r));
     keep_info(r);
   }
-  const kvc_list list = kvc_list_of(infos_.data(), infos_.size(), sizeof(kvc_rank_info));
+  if (setup_.join) join_ranks();
+}
+
+void World::join_ranks() {
+  const kvc_list list = in_list(infos_, infos_.size());
   kvc_list usable{};
-  s = api().set_ranks(sched_, &list, &usable);
+  const kvc_status s = api().set_ranks(sched_, &list, &usable);
   need(s == KVC_OK, "KVC-P-041", "set_ranks of {} ranks answered {}: {}", setup_.ranks, s,
        last_error());
   for (std::uint64_t i = 0; i < usable.count; ++i) {
@@ -243,7 +255,7 @@ void World::keep_info(std::uint32_t rank) {
          "class {} of rank {} cannot be read (stride {})", i, rank, info.classes.stride);
     copies.push_back(c);
   }
-  info.classes = kvc_list_of(copies.data(), copies.size(), sizeof(kvc_class));
+  info.classes = in_list(copies, copies.size());
   if (info.inventory.size == 0) return;
   inventories_[rank].assign(info.inventory.data, info.inventory.data + info.inventory.size);
   info.inventory = kvc_bytes_of(inventories_[rank].data(), inventories_[rank].size());

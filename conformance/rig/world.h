@@ -91,6 +91,8 @@ struct Setup {
   // A layout that the connector may decline: refused with KVC_E_ARG or KVC_E_UNSUPPORTED it ends
   // the case as Declined.
   bool may_decline = false;
+  bool join = true;                // whether set_ranks is called
+  std::uint64_t stride_extra = 0;  // bytes between the elements of every list that goes in
 };
 
 using Tokens = std::vector<std::uint64_t>;
@@ -338,6 +340,7 @@ class World {
   void free_if_unused(std::int64_t block);
 
   void open_all();
+  void join_ranks();
   void judge_opened(kvc_status status, const void* handle, std::string_view slot);
   void keep_info(std::uint32_t rank);
   std::string last_error_of(std::uint32_t rank);
@@ -350,6 +353,9 @@ class World {
     judge_.need(ok, rule, text, std::forward<A>(args)...);
   }
   void fresh_job(kvc_job job, std::string_view slot);
+  // The elements as a list that goes in, with the setup's stride; lives until the next step.
+  template <class T>
+  kvc_list in_list(const std::vector<T>& elements, std::uint64_t count);
   void judge_destinations(const Request& r, const kvc_alloc_out& out);
   std::vector<kvc_block> blocks_of(const kvc_list& list);
 
@@ -385,9 +391,24 @@ class World {
   HostMemory host_memory_;
   std::uint64_t counter_ = 0;  // the fence: always behind every step that was submitted
   std::uint64_t fence_max_ = 0;
+  mutable std::vector<std::uint8_t> wide_groups_;
+  std::deque<std::vector<std::uint8_t>> padded_;  // lists with gaps, of the calls of this step
   bool closed_ = false;
 };
 
 std::ostream& operator<<(std::ostream& out, const Found& f);
+
+template <class T>
+kvc_list World::in_list(const std::vector<T>& elements, std::uint64_t count) {
+  if (setup_.stride_extra == 0 || count == 0) {
+    return {elements.data(), count, static_cast<std::uint32_t>(sizeof(T)), 0};
+  }
+  const std::uint64_t stride = sizeof(T) + setup_.stride_extra;
+  padded_.emplace_back(stride * count, std::uint8_t{0xEE});
+  for (std::uint64_t i = 0; i < count; ++i) {
+    __builtin_memcpy(padded_.back().data() + i * stride, &elements[i], sizeof(T));
+  }
+  return {padded_.back().data(), count, static_cast<std::uint32_t>(stride), 0};
+}
 
 }  // namespace kvc::rig

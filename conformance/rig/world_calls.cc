@@ -124,8 +124,7 @@ kvc_status World::lookup_cancel(std::uint64_t id) {
 kvc_status World::try_take(std::uint64_t id, std::uint64_t accepted, kvc_alloc_out& out) {
   const Request& r = request(id);
   const std::vector<kvc_table> tables = tables_of(r, true);
-  const kvc_alloc_in in{sizeof in, 0, id, accepted,
-                        kvc_list_of(tables.data(), tables.size(), sizeof(kvc_table))};
+  const kvc_alloc_in in{sizeof in, 0, id, accepted, in_list(tables, tables.size())};
   KVC_CLEAR(&out);
   const kvc_status s = api().alloc_update(sched_, &in, &out);
   check_after("alloc_update");
@@ -251,19 +250,21 @@ kvc_status World::try_plan(Planned& out, std::optional<std::uint64_t> number) {
   std::vector<kvc_step_request> records;
   tables.reserve(scheduled.size());
   for (const Scheduled& s : scheduled) {
-    tables.push_back(tables_of(request(s.id), false));
+    // An id that the connector should not know has no tables either.
+    const auto known = requests_.find(s.id);
+    tables.push_back(known == requests_.end() ? std::vector<kvc_table>()
+                                              : tables_of(known->second, false));
     records.push_back({sizeof(kvc_step_request), s.resumed ? KVC_STEP_RESUMED : 0U, s.id,
-                       s.confirmed,
-                       kvc_list_of(tables.back().data(), tables.back().size(), sizeof(kvc_table))});
+                       s.confirmed, in_list(tables.back(), tables.back().size())});
   }
   kvc_step step{};
   step.struct_size = sizeof step;
   step.step = number.value_or(next_step);
-  step.scheduled = kvc_list_of(records.data(), records.size(), sizeof(kvc_step_request));
+  step.scheduled = in_list(records, records.size());
   step.preempted = preempted.data();
   step.n_preempted = preempted.size();
-  step.handoffs = kvc_list_of(handoffs.data(), handoffs.size(), sizeof(kvc_handoff));
-  step.candidates = kvc_list_of(candidates.data(), candidates.size(), sizeof(kvc_candidate));
+  step.handoffs = in_list(handoffs, handoffs.size());
+  step.candidates = in_list(candidates, candidates.size());
   kvc_plan plan{};
   plan.struct_size = sizeof plan;
   const kvc_status s = api().build_store_jobs(sched_, &step, &plan);
@@ -277,6 +278,7 @@ kvc_status World::try_plan(Planned& out, std::optional<std::uint64_t> number) {
   handoffs.clear();
   candidates.clear();
   candidate_keys.clear();
+  padded_.clear();
   ++next_step;
   return s;
 }
@@ -433,8 +435,8 @@ kvc_status World::try_end(std::uint64_t id, std::int32_t reason, std::uint64_t c
                       reason,
                       id,
                       confirmed,
-                      kvc_list_of(tables.data(), owns ? tables.size() : 0, sizeof(kvc_table)),
-                      kvc_list_of(given.data(), given.size(), sizeof(kvc_handoff))};
+                      in_list(tables, owns ? tables.size() : 0),
+                      in_list(given, given.size())};
   KVC_CLEAR(&out);
   const kvc_status s = api().request_end(sched_, &in, &out);
   check_after("request_end");

@@ -80,7 +80,7 @@ void Admissions::set_tables(RequestIndex index, std::span<const TableView> table
     const TableView& table = tables[g];
     if (table.count == 0 || !core_.requests.has_cells(g)) continue;
     if (!size_fits(g, table)) {
-      core_.faults.report("table-size",
+      core_.faults.report("KVC-H-042, table-size",
                           "request {} group {}: a table of {} entries, changed from {}, for at "
                           "most {} tokens",
                           r.id, g, table.count, table.first_changed,
@@ -90,7 +90,7 @@ void Admissions::set_tables(RequestIndex index, std::span<const TableView> table
     const std::uint64_t foreign =
         core_.requests.set_table(r, g, table, named.empty() ? NamedRange{} : named[g]);
     if (foreign != 0) {
-      core_.faults.report("foreign-block",
+      core_.faults.report("KVC-H-042, foreign-block",
                           "request {} group {}: {} table entries are no blocks of "
                           "the pool",
                           r.id, g, foreign);

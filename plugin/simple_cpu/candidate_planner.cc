@@ -7,12 +7,12 @@ namespace kvc {
 bool CandidatePlanner::legal(const Candidate& c) const {
   const Geometry& geometry = core_.geometry;
   if (c.group >= geometry.groups() || !geometry.group(c.group).cacheable) {
-    core_.faults.report("candidate-group", "a candidate is of group {}, which is not cached",
-                        c.group);
+    core_.faults.report("KVC-H-048, candidate-group",
+                        "a candidate is of group {}, which is not cached", c.group);
     return false;
   }
   if (!core_.holds.real(c.block)) {
-    core_.faults.report("candidate-block",
+    core_.faults.report("KVC-H-048, candidate-block",
                         "block {} of group {} is a candidate and no block of "
                         "the pool",
                         c.block, c.group);
@@ -20,7 +20,7 @@ bool CandidatePlanner::legal(const Candidate& c) const {
   }
   if (c.end == Tokens{} || c.end.n % geometry.hash_unit().n != 0 ||
       c.end > std::min(core_.limits.max_total_tokens, indexed_end_max)) {
-    core_.faults.report("candidate-end",
+    core_.faults.report("KVC-H-048, candidate-end",
                         "candidate block {} of group {} has a key of {} tokens; multiples of {} "
                         "up to {} are possible",
                         c.block, c.group, c.end.n, geometry.hash_unit().n,
@@ -32,7 +32,7 @@ bool CandidatePlanner::legal(const Candidate& c) const {
 
 Outcome CandidatePlanner::confirm(const Candidate& c) const {
   if (core_.holds.held_by_job(c.group, c.block)) {
-    core_.faults.report("candidate-held",
+    core_.faults.report("KVC-H-047, candidate-held",
                         "candidate block {} of group {} is held by an open job: it cannot be "
                         "evicted (design 2.3 Holds)",
                         c.block, c.group);
@@ -42,7 +42,7 @@ Outcome CandidatePlanner::confirm(const Candidate& c) const {
   Tokens end;
   if (!core_.host.has_key(c.group, c.block, c.key, end)) return Outcome::skipped_not_hashed;
   if (end == c.end || end == Tokens{}) return Outcome::stored;
-  core_.faults.report("candidate-end",
+  core_.faults.report("KVC-H-048, candidate-end",
                       "candidate block {} of group {} has a key of {} tokens, the engine's query "
                       "says {}",
                       c.block, c.group, c.end.n, end.n);

@@ -116,7 +116,8 @@ void CompletionFlow::take_entry(std::uint64_t number, std::uint32_t rank,
   const bool known_end = job == nullptr ? core_.jobs.used(said.job) : job->has_ended(rank);
   if (said.phase == ReportPhase::deadline && known_end) return;
   if (job == nullptr || !job->planned || job->kind != said.kind) {
-    core_.faults.report("unknown-job", "rank {} reports job {}, which is not open", rank, said.job);
+    core_.faults.report("KVC-H-051, unknown-job", "rank {} reports job {}, which is not open", rank,
+                        said.job);
     return reject(rank, number, said.job, Code::arg);
   }
   const bool was_overdue = job->overdue;
@@ -124,7 +125,8 @@ void CompletionFlow::take_entry(std::uint64_t number, std::uint32_t rank,
   const JobTable::Heard heard =
       ended ? core_.jobs.mark_ended(*job, rank) : core_.jobs.mark_overdue(*job, rank);
   if (heard == JobTable::Heard::repeated) {
-    core_.faults.report("repeated-report", "rank {} reports job {} again", rank, said.job);
+    core_.faults.report("KVC-H-051, repeated-report", "rank {} reports job {} again", rank,
+                        said.job);
     return reject(rank, number, said.job, Code::arg);
   }
   const Code status = ended ? said.status : Code::deadline;
@@ -141,13 +143,14 @@ void CompletionFlow::take_report(std::uint64_t number, std::span<const std::uint
   if (bytes.empty()) return;  // the rank had nothing to say (kvc_progress)
   const Result<ReportView> read = ReportView::read(bytes);
   if (!read.ok()) {
-    core_.faults.report("report-bytes", "report {}: {}", number, read.error().text);
+    core_.faults.report("KVC-H-051, report-bytes", "report {}: {}", number, read.error().text);
     return reject(0, number, 0, read.error().code);
   }
   const ReportView& report = read.value();
   if (report.epoch() != core_.epoch || report.rank() >= core_.jobs.ranks()) {
-    core_.faults.report("foreign-report", "report {} is of rank {} and epoch {:#x}, this is {:#x}",
-                        number, report.rank(), report.epoch(), core_.epoch);
+    core_.faults.report("KVC-H-051, foreign-report",
+                        "report {} is of rank {} and epoch {:#x}, this is {:#x}", number,
+                        report.rank(), report.epoch(), core_.epoch);
     return reject(report.rank(), number, 0,
                   report.epoch() != core_.epoch ? Code::state : Code::arg);
   }

@@ -84,8 +84,9 @@ Result<EndResult> FinishFlow::request_end(const RequestEnd& end) {
   list_held(index);
   leave(index);
   if (fell) {
-    core_.faults.report("confirmed-fell", "request {} ends with {} confirmed tokens after {}",
-                        end.request, end.confirmed.n, before.n);
+    core_.faults.report("KVC-H-041, confirmed-fell",
+                        "request {} ends with {} confirmed tokens after {}", end.request,
+                        end.confirmed.n, before.n);
     return {Code::arg,
             fmt::format("request {} ended with {} confirmed tokens after {}; it is over, its last "
                         "blocks are not stored",

@@ -23,12 +23,12 @@ bool HandoffPlanner::legal(const Handoff& h) const {
   const Geometry& geometry = core_.geometry;
   if (h.group >= geometry.groups() || !geometry.group(h.group).state ||
       !geometry.group(h.group).cacheable) {
-    core_.faults.report("handoff-group", "request {} hands off group {}, which keeps no state",
-                        h.request, h.group);
+    core_.faults.report("KVC-H-044, handoff-group",
+                        "request {} hands off group {}, which keeps no state", h.request, h.group);
     return false;
   }
   if (h.boundary == Tokens{} || h.boundary.n % geometry.hash_unit().n != 0) {
-    core_.faults.report("handoff-boundary",
+    core_.faults.report("KVC-H-044, handoff-boundary",
                         "request {} group {}: boundary {} is no multiple of {} above 0", h.request,
                         h.group, h.boundary.n, geometry.hash_unit().n);
     return false;
@@ -43,8 +43,8 @@ HandoffPlanner::Checked HandoffPlanner::check(Item& item, Outcome& outcome,
   const RequestTable::Known known = core_.requests.find(h.request, item.request);
   if (known == RequestTable::Known::untracked) return Checked::not_counted;
   if (known == RequestTable::Known::unknown && !core_.requests.used(h.request)) {
-    core_.faults.report("unknown-request", "a hand-off names request {}, which never began",
-                        h.request);
+    core_.faults.report("KVC-H-044, unknown-request",
+                        "a hand-off names request {}, which never began", h.request);
     outcome = Outcome::dropped_bad_offer;
     return Checked::ended;
   }
@@ -57,7 +57,7 @@ HandoffPlanner::Checked HandoffPlanner::check(Item& item, Outcome& outcome,
   outcome = Outcome::dropped_bad_offer;
   if (!legal(h)) return Checked::ended;
   if (h.boundary > r.confirmed) {
-    core_.faults.report("handoff-boundary",
+    core_.faults.report("KVC-H-044, handoff-boundary",
                         "request {} group {}: boundary {} is behind the {} confirmed tokens", r.id,
                         h.group, h.boundary.n, r.confirmed.n);
     return Checked::ended;
@@ -67,8 +67,8 @@ HandoffPlanner::Checked HandoffPlanner::check(Item& item, Outcome& outcome,
     return Checked::ended;
   }
   if (!core_.holds.real(h.block)) {
-    core_.faults.report("foreign-block", "request {} hands off block {} of group {}", r.id, h.block,
-                        h.group);
+    core_.faults.report("KVC-H-044, foreign-block", "request {} hands off block {} of group {}",
+                        r.id, h.block, h.group);
     return Checked::ended;
   }
   outcome = Outcome::skipped_not_hashed;

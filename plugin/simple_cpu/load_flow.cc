@@ -226,7 +226,7 @@ Result<AllocResult> LoadFlow::alloc_update(RequestId request, Tokens accepted,
   job.started_ns = core_.host.now_ns();
   core_.tier.schedule(r.run);
   if (broken) {
-    core_.faults.report("keys-of-one-path",
+    core_.faults.report("KVC-H-022, keys-of-one-path",
                         "request {}: a key within {} tokens names another prefix than those before "
                         "it; what it hits is searched block by block from now on",
                         r.id, job.end.n);

@@ -74,14 +74,14 @@ void PlanFlow::preempt(std::span<const RequestId> ids) {
     const RequestTable::Known known = core_.requests.find(id, index);
     if (known == RequestTable::Known::untracked) continue;
     if (known == RequestTable::Known::unknown) {
-      core_.faults.report("unknown-request", "request {} is preempted and unknown", id);
+      core_.faults.report("KVC-H-049, unknown-request", "request {} is preempted and unknown", id);
       continue;
     }
     Request& r = core_.requests[index];
     if (r.preemption_known) continue;  // a lookup told of it; it may be admitted again by now
     const bool loading = r.load != 0 && !core_.limits.rank_verdicts;
     if (!r.admitted || loading) {
-      core_.faults.report("preempted-not-running", "request {} is preempted and {}", id,
+      core_.faults.report("KVC-H-049, preempted-not-running", "request {} is preempted and {}", id,
                           loading ? "waits for its load" : "not admitted");
       continue;
     }
@@ -92,14 +92,14 @@ void PlanFlow::preempt(std::span<const RequestId> ids) {
 bool PlanFlow::take_confirmed(RequestIndex index, const ScheduledRequest& s) {
   Request& r = core_.requests[index];
   if (r.load != 0 && !core_.limits.rank_verdicts) {
-    core_.faults.report("scheduled-while-loading",
+    core_.faults.report("KVC-H-046, scheduled-while-loading",
                         "request {} is scheduled, load job {} has no "
                         "verdict",
                         r.id, r.load);
     return false;
   }
   if (s.confirmed < r.confirmed || s.confirmed > core_.limits.max_total_tokens) {
-    core_.faults.report("confirmed-fell",
+    core_.faults.report("KVC-H-041, confirmed-fell",
                         "request {} has {} confirmed tokens after {}; at most {} are possible",
                         r.id, s.confirmed.n, r.confirmed.n, core_.limits.max_total_tokens.n);
     return false;
@@ -114,17 +114,19 @@ void PlanFlow::schedule(const ScheduledRequest& s, StoreSelection& selection) {
   const RequestTable::Known known = core_.requests.find(s.request, index);
   if (known == RequestTable::Known::untracked) return;
   if (known == RequestTable::Known::unknown) {
-    core_.faults.report("unknown-request", "request {} is scheduled and unknown", s.request);
+    core_.faults.report("KVC-H-023, unknown-request", "request {} is scheduled and unknown",
+                        s.request);
     return;
   }
   Request& r = core_.requests[index];
   if (r.scheduled_step == core_.step) {
-    core_.faults.report("scheduled-twice", "request {} stands twice in step {}", r.id, core_.step);
+    core_.faults.report("KVC-H-040, scheduled-twice", "request {} stands twice in step {}", r.id,
+                        core_.step);
     return;
   }
   if (s.resumed && r.admitted && r.confirmed > Tokens{}) {
-    core_.faults.report("resumed-while-running", "request {} is resumed and was not preempted",
-                        r.id);
+    core_.faults.report("KVC-H-045, resumed-while-running",
+                        "request {} is resumed and was not preempted", r.id);
     admissions_.preempt(index);
   }
   r.scheduled_step = core_.step;

@@ -55,7 +55,7 @@ bool StorePlanner::find_block(RequestIndex index, StoreCandidate& c, Verdict& ve
     // Once per table: the positions behind share the outcome.
     if (c.position != g.length && c.end.n % core_.geometry.block_tokens(c.group).n == 0)
       return false;
-    core_.faults.report("table-shorter-than-confirmed",
+    core_.faults.report("KVC-H-042, table-shorter-than-confirmed",
                         "request {} group {}: {} confirmed tokens need position {}, the table has "
                         "{} entries (design 2.3)",
                         r.id, c.group, r.confirmed.n, c.position, g.length);
@@ -63,8 +63,9 @@ bool StorePlanner::find_block(RequestIndex index, StoreCandidate& c, Verdict& ve
   }
   c.block = RequestTable::block_at(g, c.position);
   if (c.block == RequestTable::foreign_cell) {
-    core_.faults.report("foreign-block", "request {} group {} position {}: no block of the pool",
-                        r.id, c.group, c.position);
+    core_.faults.report("KVC-H-042, foreign-block",
+                        "request {} group {} position {}: no block of the pool", r.id, c.group,
+                        c.position);
     return false;
   }
   if (c.block == RequestTable::null_cell) {
@@ -77,7 +78,7 @@ bool StorePlanner::find_block(RequestIndex index, StoreCandidate& c, Verdict& ve
     return recovered;
   }
   if (core_.holds.last_position(c.group, c.block) != c.position) {
-    core_.faults.report("block-at-two-positions",
+    core_.faults.report("KVC-H-043, block-at-two-positions",
                         "request {} group {}: block {} is at position {} and, later, at {}; a "
                         "released entry is the null block (K3-17)",
                         r.id, c.group, c.block, c.position,

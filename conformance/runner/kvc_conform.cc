@@ -1,0 +1,162 @@
+// kvc-conform: is this connector right? docs/kvc-conform.md.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <CLI/CLI.hpp>
+#include <fstream>
+#include <optional>
+#include <regex>
+#include <sstream>
+#include <thread>
+
+#include "conformance/runner/run_case.h"
+#include "host_stub/tools/command_line.h"
+#include "host_stub/tools/output_file.h"
+
+namespace {
+
+using namespace kvc::conform;
+using kvc::host::OutputFile;
+
+constexpr int failed = 1;
+constexpr int wrong_input = 2;
+
+struct Arguments {
+  std::string library;
+  std::string config;
+  std::string only;
+  std::string json;
+  std::string junit;
+  std::uint64_t seed = 1;
+  unsigned jobs = 0;
+  bool one_seed = false;
+  bool list = false;
+  bool in_process = false;
+};
+
+int refuse(const std::string& why) {
+  fmt::print(stderr, "kvc-conform: {}\n", kvc::host::first_line(why));
+  return wrong_input;
+}
+
+std::optional<std::string> text_of_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return std::nullopt;
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+std::vector<Case> chosen(const std::string& only) {
+  const std::span<const Case> all = all_cases();
+  if (only.empty()) return {all.begin(), all.end()};
+  const std::regex pattern(only);
+  std::vector<Case> some;
+  for (const Case& c : all) {
+    const std::string id(c.id);
+    if (std::regex_search(id, pattern)) some.push_back(c);
+  }
+  return some;
+}
+
+RunOptions options_of(const Arguments& a, const std::string& program) {
+  RunOptions o;
+  o.path = a.library;
+  o.command = program + " " + a.library;
+  if (!a.config.empty()) o.command += " --connector-config " + a.config;
+  o.seed = a.seed;
+  o.one_seed = a.one_seed;
+  o.in_process = a.in_process;
+  const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
+  o.parallel = a.jobs != 0 ? a.jobs : cores;
+#if defined(KVC_SANITIZED)
+  o.seconds_factor = 10;
+#endif
+  return o;
+}
+
+std::optional<int> parse(Arguments& a, int argc, char** argv) {
+  CLI::App app("Checks a kvc connector against the requirements of the line (docs/kvc-conform.md)");
+  app.add_option("library", a.library, "the connector, a shared library");
+  app.add_option("--connector-config", a.config, "a TOML file with the connector's options");
+  app.add_option("--only", a.only, "run the cases whose id matches this regular expression");
+  app.add_flag("--list", a.list, "list the cases and their requirements");
+  const CLI::Option* const seed =
+      app.add_option("--seed", a.seed, "random cases run this seed alone");
+  app.add_flag("--in-process", a.in_process, "run the cases in this process, for debuggers");
+  app.add_option("--jobs", a.jobs, "cases at a time (default: one per core)");
+  app.add_option("--json", a.json, "write the report, schema kvc.conform/1");
+  app.add_option("--junit", a.junit, "write the report as JUnit XML");
+  app.allow_extras();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp& e) {
+    return app.exit(e);
+  } catch (const CLI::ParseError& e) {
+    return refuse(e.what());
+  }
+  if (const auto why = kvc::host::unknown_argument(app)) return refuse(*why);
+  a.one_seed = seed->count() != 0;
+  return std::nullopt;
+}
+
+int list(const std::vector<Case>& cases) {
+  for (const Case& c : cases) {
+    fmt::print("{} {} {}\n", c.id, c.rule.text(), c.rule.rule().text);
+  }
+  return 0;
+}
+
+int run(const Arguments& a, const std::vector<Case>& cases, const RunOptions& options) {
+  std::optional<OutputFile> json;
+  std::optional<OutputFile> junit;
+  for (const auto& [path, file] : {std::pair(&a.json, &json), std::pair(&a.junit, &junit)}) {
+    if (path->empty()) continue;
+    auto created = OutputFile::create(*path);
+    if (!created.ok()) return refuse(created.error().text);
+    file->emplace(std::move(created).value());
+  }
+  const Loaded loaded = look_at_library(options);
+  if (!loaded.refusal.empty()) return refuse(loaded.refusal);
+  fmt::print("kvc-conform: {} {} ({}), {} cases\n", loaded.plugin.name, loaded.plugin.version,
+             loaded.plugin.path, cases.size());
+  const auto begun = std::chrono::steady_clock::now();
+  const std::vector<CaseResult> results = run_cases(cases, options, [&](const CaseResult& r) {
+    const std::string line = line_of(r, repeat_command(options, r.id));
+    if (!line.empty()) fmt::print("{}", line);
+    std::fflush(stdout);
+  });
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begun;
+  fmt::print("{}", summary_line(results, seconds.count()));
+  for (const auto& [file, text] : {std::pair(&json, json_of(loaded.plugin, results)),
+                                   std::pair(&junit, junit_of(loaded.plugin, results))}) {
+    if (!*file) continue;
+    if (const auto s = (*file)->commit(text); !s.ok()) return refuse(s.text);
+  }
+  return summary_of(results).good() ? 0 : failed;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Arguments a;
+  if (const auto code = parse(a, argc, argv)) return *code;
+  std::vector<Case> cases;
+  try {
+    cases = chosen(a.only);
+  } catch (const std::regex_error& e) {
+    return refuse(fmt::format("--only \"{}\" is no regular expression: {}", a.only, e.what()));
+  }
+  if (cases.empty()) return refuse(fmt::format("--only \"{}\" matches no case", a.only));
+  if (a.list) return list(cases);
+  if (a.library.empty()) return refuse("which connector? kvc-conform LIB.so");
+  RunOptions options = options_of(a, argv[0]);
+  if (!a.config.empty()) {
+    auto text = text_of_file(a.config);
+    if (!text) return refuse("cannot read " + a.config);
+    options.config_toml = std::move(*text);
+  }
+  return run(a, cases, options);
+}
