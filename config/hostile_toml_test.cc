@@ -70,6 +70,23 @@ BOOST_AUTO_TEST_CASE(broken_syntax_is_refused_with_its_place) {
   BOOST_TEST(twice.error().text.find("blocks") != std::string::npos);
 }
 
+BOOST_AUTO_TEST_CASE(a_shown_line_is_printable_utf_8) {
+  using kvc::config::one_line;
+  BOOST_TEST(one_line("a\x01\x7f\nb") ==
+             "a\\x01\\x7f\\x0a"
+             "b");
+  const std::string right = "\xc3\xa4 \xe2\x82\xac \xf0\x9f\x99\x82";  // 2, 3 and 4 bytes
+  BOOST_TEST(one_line(right) == right);
+  for (const char* wrong :
+       {"\xff", "\x80", "\xc0\xaf", "\xe2\x82", "\xe0\x80\xaf", "\xed\xa0\x80", "\xf0\x80\x80\xaf",
+        "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xc2\x85"}) {
+    const std::string line = one_line(wrong);
+    BOOST_TEST(line.size() == 4 * std::string(wrong).size());
+    BOOST_TEST(line.substr(0, 2) == "\\x");
+  }
+  BOOST_TEST(one_line("abcdef", 3) == "abc...");
+}
+
 BOOST_AUTO_TEST_CASE(a_megabyte_of_garbage_is_one_line) {
   std::mt19937_64 rng(seed());
   std::string bytes(1U << 20U, '\0');

@@ -8,19 +8,50 @@
 
 namespace kvc::config {
 
+namespace {
+
+unsigned char byte_at(std::string_view text, std::size_t i) {
+  return i < text.size() ? static_cast<unsigned char>(text[i]) : 0;
+}
+
+// Bytes of the printable UTF-8 character at i; 0: a control byte, or none of UTF-8.
+std::size_t printable_bytes(std::string_view text, std::size_t i) {
+  const unsigned char first = byte_at(text, i);
+  if (first < 0x80) return first >= 0x20 && first != 0x7f ? 1 : 0;
+  // Two to four bytes; 0xc0, 0xc1 and 0xf5 and up begin none.
+  const std::size_t n = first < 0xc2   ? 0
+                        : first < 0xe0 ? 2
+                        : first < 0xf0 ? 3
+                        : first < 0xf5 ? 4
+                                       : 0;
+  for (std::size_t k = 1; k < n; ++k) {
+    if ((byte_at(text, i + k) & 0xc0U) != 0x80) return 0;
+  }
+  const unsigned char second = byte_at(text, i + 1);
+  const bool overlong = (first == 0xe0 && second < 0xa0) || (first == 0xf0 && second < 0x90);
+  const bool surrogate = first == 0xed && second >= 0xa0;
+  const bool beyond = first == 0xf4 && second >= 0x90;
+  const bool control = first == 0xc2 && second < 0xa0;  // U+0080 .. U+009F
+  return overlong || surrogate || beyond || control ? 0 : n;
+}
+
+}  // namespace
+
 std::string one_line(std::string_view text, std::size_t bytes_max) {
   static constexpr char hex[] = "0123456789abcdef";
   std::string line;
-  for (const char c : text) {
+  for (std::size_t i = 0; i < text.size();) {
     if (line.size() >= bytes_max) return line + "...";
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte >= 0x20 && byte != 0x7f) {
-      line += c;
-    } else {
-      line += "\\x";
-      line += hex[byte >> 4U];
-      line += hex[byte & 15U];
+    const std::size_t n = printable_bytes(text, i);
+    if (n != 0) {
+      line += text.substr(i, n);
+      i += n;
+      continue;
     }
+    const unsigned char byte = byte_at(text, i++);
+    line += "\\x";
+    line += hex[byte >> 4U];
+    line += hex[byte & 15U];
   }
   return line;
 }

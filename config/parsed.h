@@ -32,8 +32,8 @@ class [[nodiscard]] Parsed {
   std::variant<T, ParseError> v_;
 };
 
-// `text` as one printable line of at most `bytes_max` bytes: control bytes become \xNN, a cut ends
-// in "...".
+// `text` as one printable line of at most `bytes_max` bytes: control bytes and what is no
+// UTF-8 become \xNN, a cut ends in "...".
 [[nodiscard]] std::string one_line(std::string_view text, std::size_t bytes_max = 200);
 
 // The whole of a file of at most 16 MiB, or an error that names it. For programs that read their

@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "host_stub/traces/trace.h"
 
@@ -173,6 +175,10 @@ void add_row(const Json& row, Format& format, TraceBuilder& builder) {
 
 config::Parsed<Trace> read_trace_file(const std::string& path, std::size_t limit) {
   const std::string name = config::one_line(path);
+  std::error_code unknown;
+  if (std::filesystem::is_directory(path, unknown)) {
+    return config::ParseError{name + ": is a directory; a trace is a file"};
+  }
   std::ifstream file(path, std::ios::binary);
   if (!file) return config::ParseError{name + ": cannot be opened: " + std::strerror(errno)};
   TraceBuilder builder;

@@ -179,9 +179,9 @@ Status RankLayout::size_pool() {
   pages_ = std::min(budget / page_bytes_, slots_max / widest);
   if (pages_ < 2) {
     return bad(
-        "host pool of {} bytes holds {} slots of {} bytes; at least 2, that is {} bytes per rank, "
+        "host pool of {} bytes holds {} slot{} of {} bytes; at least 2, that is {} bytes per rank, "
         "are needed",
-        budget, pages_, page_bytes_, page_bytes_ * 2);
+        budget, pages_, pages_ == 1 ? "" : "s", page_bytes_, page_bytes_ * 2);
   }
   return {};
 }

@@ -95,11 +95,11 @@ BOOST_AUTO_TEST_CASE(fewer_than_two_slots_is_an_error_with_the_numbers) {
   RankLayoutOptions o = options(1, 10);
   o.host_bytes = {127};
   refused({region(0, 640, 64, 64, 1)}, o, Code::arg,
-          {"127 bytes", "64 bytes", "1 slots", "128 bytes per rank"});
+          {"127 bytes", "64 bytes", "1 slot of", "128 bytes per rank"});
   o.host_bytes = {0};
   refused({region(0, 640, 64, 64, 1)}, o, Code::arg, {"0 slots"});
   o.host_blocks = 1;
-  refused({region(0, 640, 64, 64, 1)}, o, Code::arg, {"1 slots"});
+  refused({region(0, 640, 64, 64, 1)}, o, Code::arg, {"1 slot of"});
   o.host_blocks = UINT64_MAX;
   refused({region(0, 640, 64, 64, 1)}, o, Code::arg, {"overflow"});
 }

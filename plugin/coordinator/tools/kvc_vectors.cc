@@ -374,6 +374,11 @@ int run(const std::string& path, const std::string& json_path) {
       const Row row = parse_row(json::parse(line));
       name = row.name;
       v = run_row(row);
+    } catch (const json::parse_error& e) {
+      fmt::print(stderr, "kvc-vectors: {}:{}: not a JSON object: wrong at byte {} of {}{}\n", path,
+                 line_number, e.byte, line.size(),
+                 in.eof() ? " (the file ends inside this line; it may be cut)" : "");
+      return 2;
     } catch (const std::exception& e) {
       fmt::print(stderr, "kvc-vectors: {}:{}: {}\n", path, line_number, e.what());
       return 2;
@@ -393,6 +398,7 @@ int run(const std::string& path, const std::string& json_path) {
     fmt::print(stderr, "kvc-vectors: {}: read failed after line {}\n", path, line_number);
     return 2;
   }
+  if (passed + failed == 0) fmt::print(stderr, "kvc-vectors: {}: no lookup in it\n", path);
   if (!json_path.empty()) {
     std::ofstream out(json_path);
     out << json{{"schema", "kvc.vectors/1"}, {"file", path},       {"passed", passed},

@@ -100,6 +100,7 @@ BOOST_AUTO_TEST_CASE(an_empty_file_is_no_success) {
   const Ran r = run(folder.write(""));
   BOOST_TEST(r.code == 1);
   BOOST_TEST(r.last_line() == "0 passed, 0 failed");
+  BOOST_TEST(r.says("no lookup in it"));
 }
 
 BOOST_AUTO_TEST_CASE(unreadable_files_and_lines_are_exit_code_2_naming_them) {
@@ -117,7 +118,11 @@ BOOST_AUTO_TEST_CASE(unreadable_files_and_lines_are_exit_code_2_naming_them) {
     BOOST_TEST_INFO_SCOPE(r.out);
     BOOST_TEST(r.code == 2);
     BOOST_TEST(r.says("v.jsonl:2: "));
+    BOOST_TEST(!r.says("json.exception"));
   }
+  const Ran cut = run(folder.write(row("1584") + "{\"name\": \"cut"));
+  BOOST_TEST(cut.says("not a JSON object: wrong at byte"));
+  BOOST_TEST(cut.says("it may be cut"));
 }
 
 BOOST_AUTO_TEST_CASE(a_slip_in_an_option_is_named_in_one_line_before_what_is_missing) {
