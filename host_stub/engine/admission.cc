@@ -54,7 +54,17 @@ bool Engine::Body::hit_is_of_this_step() const {
   return false;
 }
 
-bool Engine::Body::connector_lookup(const Request& request, AdmissionPlan& plan) {
+bool Engine::Body::is_tired_of(Request& request) {
+  if (request.later_since == 0) request.later_since = now();
+  const std::uint64_t waited = now() - request.later_since;
+  if (waited < patience()) return false;
+  log(KVC_LOG_WARN, fmt::format("request {} is told to ask again for {} {}; it runs without a load",
+                                request.id, waited, options.stepped ? "steps" : "ns"));
+  request.no_load = true;
+  return true;
+}
+
+bool Engine::Body::connector_lookup(Request& request, AdmissionPlan& plan) {
   plan.local = hit.tokens.n;
   plan.hit = &hit;
   if (!link_alive() || !request.tracked || request.no_load) return true;
@@ -66,7 +76,8 @@ bool Engine::Body::connector_lookup(const Request& request, AdmissionPlan& plan)
   in.device_tokens = aligned;
   in.external_cap_tokens = KVC_NO_LIMIT;
   const LookupAnswer answer = link->lookup(in);
-  if (answer.later) return false;
+  if (answer.later) return is_tired_of(request);
+  request.later_since = 0;
   std::uint64_t external = answer.tokens;
   // A part of a hit may be a length that cannot be served: after a failure all of it is taken.
   if (external > 0 && options.hooks.accept && request.failed_loads == 0) {
@@ -128,11 +139,14 @@ std::uint64_t Engine::Body::blocks_ahead(const Request& request, std::uint64_t h
 
 // what the prefills under way still need is not given to a newcomer, nor does one start that
 // could not finish its own: it would only be preempted. Alone in the engine it may always try.
-std::uint64_t Engine::Body::blocks_reserved(const Request& newcomer, std::uint64_t have) const {
-  if (running.empty() && loading.empty()) return 0;
+std::uint64_t Engine::Body::blocks_reserved(const Request& newcomer, std::uint64_t have) {
+  const bool loads_end = !loading.empty() && copies_coming();
+  if (running.empty() && !loads_end) return 0;
   std::uint64_t blocks = blocks_ahead(newcomer, have);
   for (const RequestPtr& r : running) blocks += blocks_ahead(*r, r->computed);
-  for (const RequestPtr& r : loading) blocks += blocks_ahead(*r, r->computed);
+  for (const RequestPtr& r : loading) {
+    if (loads_end) blocks += blocks_ahead(*r, r->computed);
+  }
   return blocks;
 }
 
@@ -231,6 +245,7 @@ bool Engine::Body::tell_allocation(const RequestPtr& request, const AdmissionPla
   in.tables = kvc_list_of(tables.data(), tables.size(), sizeof(kvc_table));
   kvc_alloc_out out{};
   const kvc_status status = link->alloc_update(in, &out);
+  if (status > 0) return plan.external == 0;  // nothing was done: there is no load
   if (status < 0) {
     log(KVC_LOG_WARN, fmt::format("alloc_update of request {} with {} tokens answered {}: {}", r.id,
                                   plan.external, status, link->last_error()));

@@ -25,6 +25,8 @@ ConnectorLink::ConnectorLink(const LoadedConnector& connector, const Parts& part
       hooks_(parts.options.hooks),
       query_(parts.query),
       stepped_(parts.options.stepped),
+      hash_unit_(parts.geometry.hash_unit().n),
+      poisoned_(parts.ranks, false),
       counters_(parts.ranks) {
   const EngineOptions& o = parts.options;
   host_.struct_size = sizeof host_;
@@ -180,7 +182,9 @@ void ConnectorLink::close(std::uint64_t wait_ns) {
     last_explain_ = explain(0);
   }
   for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
-    if (wait_ns > 0) static_cast<void>(connector_.api.wait(ranks_[rank], nullptr, 0, wait_ns));
+    if (wait_ns > 0 && !poisoned_[rank]) {
+      static_cast<void>(connector_.api.wait(ranks_[rank], nullptr, 0, wait_ns));
+    }
     connector_.api.close_rank(ranks_[rank]);
   }
   ranks_.clear();
@@ -193,8 +197,9 @@ void ConnectorLink::close(std::uint64_t wait_ns) {
 kvc_status ConnectorLink::note(const char* slot, kvc_status status, std::uint32_t rank) {
   const bool known = status <= 0 ? status >= KVC_E_DEADLINE : status <= KVC_LATER;
   const kvc_status seen = known ? status : status > 0 ? KVC_OK : KVC_E_INTERNAL;
-  if (hooks_.after_call) hooks_.after_call({slot, rank, status});
+  if (hooks_.after_call) hooks_.after_call({slot, rank == scheduler ? 0 : rank, status});
   if (seen == KVC_E_INTERNAL && !opening_) {
+    if (rank != scheduler) poisoned_[rank] = true;
     fail(fmt::format("{} answered {}: {}", slot, status,
                      sched_ == nullptr ? std::string() : last_error()));
   }
@@ -231,9 +236,11 @@ LookupAnswer ConnectorLink::lookup(const kvc_lookup_in& in) {
     return {};
   }
   if (s == KVC_LATER) return {0, true, out.why};
-  if (out.external_tokens > 0 && in.device_tokens + out.external_tokens >= in.total_tokens) {
-    fail(fmt::format("lookup of {} answered {} tokens behind {} of {}", in.request,
-                     out.external_tokens, in.device_tokens, in.total_tokens));
+  const std::uint64_t most =
+      std::min(in.total_tokens - 1 - in.device_tokens, in.external_cap_tokens);
+  if (out.external_tokens > most || out.external_tokens % hash_unit_ != 0) {
+    fail(fmt::format("lookup of {} answered {} tokens behind {} of {}, in units of {}", in.request,
+                     out.external_tokens, in.device_tokens, in.total_tokens, hash_unit_));
     return {};
   }
   return {out.external_tokens, false, out.why};
@@ -243,7 +250,9 @@ kvc_status ConnectorLink::alloc_update(const kvc_alloc_in& in, kvc_alloc_out* ou
   if (!alive()) return KVC_E_INTERNAL;
   *out = {};
   out->struct_size = sizeof *out;
-  return note("alloc_update", connector_.api.alloc_update(sched_, &in, out));
+  const kvc_status s = connector_.api.alloc_update(sched_, &in, out);
+  const kvc_status seen = note("alloc_update", s);
+  return s > 0 && seen >= 0 ? s : seen;
 }
 
 bool ConnectorLink::build(kvc_step& step, kvc_plan* plan) {

@@ -89,7 +89,8 @@ class ConnectorLink {
   bool begin(const kvc_request& request);
   void extend(const kvc_extend& extend);
   LookupAnswer lookup(const kvc_lookup_in& in);
-  // KVC_OK and *out, or the connector's error for this request; the link stays alive.
+  // KVC_OK and *out, a positive status for "nothing was done", or the connector's error for this
+  // request; the link stays alive.
   kvc_status alloc_update(const kvc_alloc_in& in, kvc_alloc_out* out);
   bool build(kvc_step& step, kvc_plan* plan);
   bool end(const kvc_end_in& in, kvc_end_out* out);
@@ -125,7 +126,8 @@ class ConnectorLink {
   void fill_open(const Parts& parts, kvc_open& open, std::vector<kvc_group>& groups) const;
   [[nodiscard]] std::string refusal(const char* what, kvc_status status,
                                     const std::string& text) const;
-  kvc_status note(const char* slot, kvc_status status, std::uint32_t rank = 0);
+  static constexpr std::uint32_t scheduler = UINT32_MAX;
+  kvc_status note(const char* slot, kvc_status status, std::uint32_t rank = scheduler);
   void log_line(std::int32_t level, std::string_view text);
   void set_counters(std::uint64_t value);
   [[nodiscard]] kvc_boundary_stats read_boundary_stats() const;
@@ -147,9 +149,11 @@ class ConnectorLink {
   const EngineHooks& hooks_;
   const BlockQuery& query_;
   bool stepped_;
+  std::uint64_t hash_unit_;
   kvc_host_api host_{};
   kvc_sched* sched_ = nullptr;
   std::vector<kvc_rank*> ranks_;
+  std::vector<bool> poisoned_;  // ranks that answered KVC_E_INTERNAL: nothing but close and queries
   std::vector<Counter> counters_;
   std::uint64_t step_ = 0;
   std::uint64_t collects_ = 0;

@@ -128,6 +128,12 @@ std::uint64_t longest_request_blocks(const Geometry& geometry, const EngineOptio
 
 }  // namespace
 
+std::uint64_t Engine::Body::now() const { return options.stepped ? step_number : monotonic_ns(); }
+
+std::uint64_t Engine::Body::patience() const {
+  return options.stepped ? options.later_steps : options.later_ns;
+}
+
 Engine::Engine(std::unique_ptr<Body> body) : body_(std::move(body)) {}
 
 Engine::~Engine() {
@@ -368,7 +374,11 @@ Result<PassCounters> Engine::Body::run(const RequestSource& source, const RunCal
     if (quiet_steps++ == 0) quiet_since = monotonic_ns();
     const bool stalled = options.stepped ? quiet_steps > options.stall_steps
                                          : monotonic_ns() - quiet_since > options.stall_ns;
-    if (stalled) return {Code::internal, "nothing moves any more: " + waits_for()};
+    if (!stalled) continue;
+    const std::string why = "nothing moves any more: " + waits_for();
+    if (!link_alive()) return {Code::internal, why};
+    link->fail(why);
+    quiet_steps = 0;
   }
   PassCounters out = counters;
   out.output_digest = XXH3_64bits(digests.data(), digests.size() * sizeof(std::uint64_t));

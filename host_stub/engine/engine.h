@@ -63,8 +63,9 @@ class Engine {
   ~Engine();
 
   // Runs all requests of `source` to their end and settles all copies; counters start at 0.
-  // Requests enter in order, as many at a time as may run. Code::internal when nothing moves any
-  // more (stall options): the text says what is waited for.
+  // Requests enter in order, as many at a time as may run. When nothing moves any more (stall
+  // options) the connector is given up, and if that does not help: Code::internal, and the text
+  // says what is waited for.
   Result<PassCounters> run(const RequestSource& source, const RunCallbacks& callbacks = {});
 
   // Step by step, for simulations.

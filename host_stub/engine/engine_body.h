@@ -52,6 +52,9 @@ struct Engine::Body {
   Result<PassCounters> run(const RequestSource& source, const RunCallbacks& callbacks);
   Status feed(const RequestSource& source, std::size_t& next);
   [[nodiscard]] std::string waits_for() const;
+  // ns, in stepped mode steps; and how long something that should come is waited for.
+  [[nodiscard]] std::uint64_t now() const;
+  [[nodiscard]] std::uint64_t patience() const;
   [[nodiscard]] Leaks leaks() const;
   [[nodiscard]] Status verify() const;
   void log(std::int32_t level, const std::string& text) const;
@@ -76,11 +79,15 @@ struct Engine::Body {
   [[nodiscard]] bool hit_is_of_this_step() const;
   [[nodiscard]] bool copies_what_is_not_written(const Step& step) const;
   // False: the connector says later.
-  bool connector_lookup(const Request& request, AdmissionPlan& plan);
+  bool connector_lookup(Request& request, AdmissionPlan& plan);
+  // The connector says later, for longer than it is believed.
+  bool is_tired_of(Request& request);
+  // Jobs are open that can be expected to end: those of which none ended for too long cannot.
+  bool copies_coming();
   bool allocate(Request& request, const AdmissionPlan& plan, Step& step);
   [[nodiscard]] std::uint64_t blocks_wanted(const AdmissionPlan& plan) const;
   [[nodiscard]] std::uint64_t blocks_ahead(const Request& request, std::uint64_t have) const;
-  [[nodiscard]] std::uint64_t blocks_reserved(const Request& newcomer, std::uint64_t have) const;
+  [[nodiscard]] std::uint64_t blocks_reserved(const Request& newcomer, std::uint64_t have);
   void fill_table(Request& request, GroupId group, const AdmissionPlan& plan, Step& step,
                   std::size_t& next_new);
   void offer_hit_states(const Request& request, const AdmissionPlan& plan);
@@ -150,6 +157,8 @@ struct Engine::Body {
   std::unique_ptr<Model> model;
   std::unique_ptr<ConnectorLink> link;
   bool connector_abandoned = false;
+  std::uint64_t lost_jobs = 0;         // open ones that are not waited for any more
+  std::uint64_t jobs_quiet_since = 0;  // no job ended since; 0: one did, or none is waited for
 
   std::unordered_map<RequestId, RequestPtr> live;
   std::vector<RequestPtr> waiting;               // by arrival

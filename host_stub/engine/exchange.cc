@@ -173,6 +173,7 @@ void Engine::Body::collect(StepResult& result) {
 
 void Engine::Body::end_job(const kvc_ended_job& job, StepResult& result) {
   ++result.ended_jobs;
+  jobs_quiet_since = 0;
   result.progressed = true;
   freed.clear();
   for (std::uint64_t i = 0; i < job.released.count; ++i) {
@@ -292,6 +293,24 @@ void Engine::Body::pump() {
     const std::uint32_t units = budget ? budget(rank) : pump_all;
     if (units > 0) link->pump_rank(rank, units);
   }
+}
+
+bool Engine::Body::copies_coming() {
+  if (!link_alive()) return false;
+  const kvc_pending pending = link->pending();
+  const std::uint64_t open = pending.load_jobs + pending.store_jobs;
+  lost_jobs = std::min(lost_jobs, open);
+  if (open == lost_jobs) {
+    jobs_quiet_since = 0;
+    return false;
+  }
+  if (jobs_quiet_since == 0) jobs_quiet_since = now();
+  if (now() - jobs_quiet_since < patience()) return true;
+  log(KVC_LOG_WARN, fmt::format("{} jobs of the connector do not end; the engine goes on without "
+                                "their {} blocks",
+                                open, pending.held_blocks));
+  lost_jobs = open;
+  return false;
 }
 
 // The forward of this engine takes microseconds, its copies do not: without this the connector's

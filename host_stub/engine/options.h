@@ -76,8 +76,15 @@ struct EngineOptions {
   bool block_query = true;             // KVC_HOST_BLOCK_QUERY; never with the device cache off
   bool verify = true;                  // compare every block after a load and at the end of prefill
   std::string connector_toml;
-  std::uint64_t stall_ns = 300'000'000'000;  // run() gives up after so long without any progress
-  std::uint64_t stall_steps = 200'000;       // the same in stepped mode, in steps
+  // An answer "ask again later" is believed for so long per admission, then the request runs with
+  // what the device has. Jobs are waited for as long as one ends in such a time; then the engine
+  // goes on without the blocks of those that are open. Stepped mode counts steps.
+  std::uint64_t later_ns = 20'000'000'000;
+  std::uint64_t later_steps = 50'000;
+  // After so long without any progress run() gives the connector up, and if that was not it,
+  // itself.
+  std::uint64_t stall_ns = 300'000'000'000;
+  std::uint64_t stall_steps = 200'000;  // the same in stepped mode, in steps
   EngineHooks hooks;
 };
 

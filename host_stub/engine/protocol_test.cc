@@ -129,6 +129,29 @@ BOOST_AUTO_TEST_CASE(failed_loads_are_recomputed_and_counted) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_connector_that_always_says_later_is_believed_for_a_while_only) {
+  const Rows rows = mixed_rows();
+  for (const std::uint64_t steps : {1U, 3U}) {
+    ToySettings settings;
+    settings.later_answers = UINT64_MAX;
+    EngineOptions o = busy_options(hybrid_model(), rows);
+    o.steps_in_flight = steps;
+    o.later_steps = 50;
+    int lines = 0;
+    o.hooks.log = [&](std::int32_t level, std::string_view text) {
+      lines += level == KVC_LOG_WARN && text.find("ask again") != std::string_view::npos ? 1 : 0;
+    };
+    auto engine = engine_for(o, toy_connector(settings));
+    const PassCounters c = run(*engine, rows);
+    BOOST_TEST(c.output_digest == outputs_alone(hybrid_model(), rows));
+    BOOST_TEST(c.external_hit_tokens == 0U);
+    BOOST_TEST(lines == static_cast<int>(rows.size()));
+    BOOST_TEST(engine->step_number() < 50U * rows.size() + 2'000U);
+    check_no_leaks(*engine);
+    check_toy(*engine);
+  }
+}
+
 // Negative controls: the verifier and the outputs see what a bad connector does.
 BOOST_AUTO_TEST_CASE(a_load_with_a_wrong_byte_is_named_and_changes_outputs) {
   const Rows rows = mixed_rows();

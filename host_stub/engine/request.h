@@ -77,9 +77,11 @@ struct Request {
   bool no_load = false;            // the connector refused an alloc_update: no further lookups
   bool record_whole = true;        // the next record passes whole tables
   std::uint64_t failed_loads = 0;  // since it ran last
-  bool just_loaded = false;        // scheduled for the first time after its load
-  bool verified = false;           // prefill of this admission was compared
-  bool must_preempt = false;       // a simulation asked for it
+  std::uint64_t later_since =
+      0;                      // ns or steps: the connector says "later" since then; 0: it does not
+  bool just_loaded = false;   // scheduled for the first time after its load
+  bool verified = false;      // prefill of this admission was compared
+  bool must_preempt = false;  // a simulation asked for it
   bool stale =
       false;  // KVC_RESET_INVALIDATE: nothing of it is stored before it starts from token 0
   LoadState load;

@@ -66,7 +66,8 @@ bool Engine::Body::make_room(const RequestPtr& request, std::uint64_t end, Step&
   while (!grow(*request, end, step)) {
     // Blocks that jobs hold come back by themselves, and parked loads end: nobody is preempted for
     // them.
-    if (device->held_only() > 0 || (running.back() == request && !loading.empty())) {
+    const bool held = device->held_only() > 0;
+    if ((held || (running.back() == request && !loading.empty())) && copies_coming()) {
       blocks_are_coming = true;
       return false;
     }
@@ -143,13 +144,14 @@ void Engine::Body::add_work(Step& step, const RequestPtr& request, std::uint64_t
 // other.
 bool Engine::Body::must_settle(const Request& request) {
   if (!link_alive() || request.admitted || !running.empty() || !loading.empty()) return false;
-  const kvc_pending pending = link->pending();
-  return pending.load_jobs + pending.store_jobs > 0;
+  return copies_coming();
 }
 
 void Engine::Body::schedule_waiting(Step& step, std::uint64_t& budget) {
   for (std::size_t i = 0; i < waiting.size();) {
-    if (running.size() + loading.size() >= options.max_running || budget == 0) return;
+    if (running.size() >= options.max_running || budget == 0) return;
+    // Loads that do not end take nobody's place.
+    if (running.size() + loading.size() >= options.max_running && copies_coming()) return;
     const RequestPtr request = waiting[i];
     if (must_settle(*request)) {
       settling = true;

@@ -1,6 +1,7 @@
 #include "host_stub/tools/run_driver.h"
 
 #include <fmt/format.h>
+#include <algorithm>
 #include <chrono>
 
 #include "host_stub/engine/trace_source.h"
@@ -64,6 +65,8 @@ EngineOptions engine_options(const RunOptions& options, const RunInputs& inputs)
   e.max_prompt_tokens = inputs.trace.totals().longest_prompt_tokens;
   e.max_total_tokens = inputs.trace.totals().longest_total_tokens;
   e.connector_toml = inputs.connector_text;
+  e.stall_ns = options.patience_s * 1'000'000'000;
+  e.later_ns = std::min(e.later_ns, e.stall_ns / 2);
   return e;
 }
 

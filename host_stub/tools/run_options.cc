@@ -138,6 +138,10 @@ void add_options(CLI::App& app, RunOptions& o) {
              {1, 16}, [&o](std::uint64_t v) { o.steps_in_flight = v; });
   add_number(app, "--seed", fmt::format("Seed of the model and of its keys [{}]", o.seed), {},
              [&o](std::uint64_t v) { o.seed = v; });
+  add_number(app, "--patience",
+             fmt::format("Seconds without any progress after which the connector is given up [{}]",
+                         o.patience_s),
+             {1, 86'400}, [&o](std::uint64_t v) { o.patience_s = v; });
   add_output(app, "--json", "Write the report, schema kvc.run/1", "OUT.json", o.json);
   add_output(app, "--plot", "Write a picture of tokens by source and pool occupancy", "OUT.svg",
              o.plot);

@@ -25,6 +25,7 @@ struct RunOptions {
   std::optional<std::uint64_t> ranks;  // absent: the model's context parallel size
   std::uint64_t steps_in_flight = 1;
   std::uint64_t seed = 1;
+  std::uint64_t patience_s = 300;
   std::string json;
   std::string plot;
   bool print_config = false;
