@@ -165,7 +165,9 @@ static void collect(void) {
   for (uint64_t i = 0; i < out.verdicts.count; ++i) {
     memcpy(&verdict, kvc_list_at(&out.verdicts, i), sizeof verdict);
   }
-  if (out.rejected.count != 0) die("rejected reports", (int64_t)out.rejected.count, 0);
+  if (out.rejected.count != 0) {
+    fprintf(stderr, "host: %" PRIu64 " rejected reports\n", out.rejected.count);
+  }
 }
 
 /* One step: the record, the plan to every rank. With NULL nothing runs in it. */
@@ -262,7 +264,7 @@ static uint64_t admit(struct request* r) {
   ask.external_cap_tokens = KVC_NO_LIMIT;
   KVC_CLEAR(&hit);
   for (int tries = 0; ok(api.lookup(sched, &ask, &hit), "lookup") == KVC_LATER; KVC_CLEAR(&hit)) {
-    if (++tries == patience) return 0; /* runs without it */
+    if (++tries == patience) break; /* runs without it */
     step(NULL);
   }
   if (hit.external_tokens >= prompt) die("hit of tokens", (int64_t)hit.external_tokens, prompt);
@@ -273,15 +275,20 @@ static uint64_t admit(struct request* r) {
   in.tables = tables_of(r, &table);
   KVC_CLEAR(&out);
   ok(api.alloc_update(sched, &in, &out), "alloc_update");
-  hold(out.job, &out.held);
   if (out.job == 0) return 0;
+  hold(out.job, &out.held);
   step(NULL); /* its plan carries the load */
   for (int tries = 0; verdict.job != out.job; collect()) {
     if (++tries == patience) die("no verdict for job", (int64_t)out.job, tries);
   }
-  if (verdict.status != KVC_OK) return 0; /* computed like any other token */
-  forward(r, 0, hit.external_tokens, 1);
-  return hit.external_tokens;
+  if (verdict.status == KVC_OK) {
+    forward(r, 0, hit.external_tokens, 1);
+    return hit.external_tokens;
+  }
+  in.accepted_tokens = 0; /* admitted again, to be computed like any other token */
+  KVC_CLEAR(&out);
+  ok(api.alloc_update(sched, &in, &out), "alloc_update");
+  return 0;
 }
 
 /* Computes tokens up to `to` and tells the connector. */

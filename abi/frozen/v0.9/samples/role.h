@@ -21,6 +21,7 @@ typedef struct role { /* of either handle */
   kvc_open how;
   uint64_t cacheable; /* masks of groups */
   uint64_t states;
+  uint64_t drafts;
   char error[128]; /* of the last failed call */
   char log[512];   /* whole lines for take_log, if the host has no log */
 } role;
@@ -98,6 +99,7 @@ static inline kvc_status check_group(role* r, uint64_t i) {
   }
   if ((g.caps & KVC_GROUP_CAP_CACHEABLE) != 0) r->cacheable |= UINT64_C(1) << i;
   if ((g.caps & KVC_GROUP_CAP_STATE) != 0) r->states |= UINT64_C(1) << i;
+  if ((g.caps & KVC_GROUP_CAP_DRAFT) != 0) r->drafts |= UINT64_C(1) << i;
   return KVC_OK;
 }
 
@@ -147,9 +149,18 @@ static inline uint64_t line_with_key(kvc_bytes toml) {
   return 0;
 }
 
+/* A newer host may offer more functions than we know: not a wish, so they are ignored. */
+static inline kvc_status read_host(kvc_host_api* mine, const kvc_host_api* host) {
+  if (host == NULL || host->struct_size < kvc_host_api_least) return KVC_E_ARG;
+  if (host->struct_size > KVC_STRUCT_BYTES_MAX) return KVC_E_ARG;
+  memcpy(mine, host, sizeof *mine < host->struct_size ? sizeof *mine : host->struct_size);
+  mine->struct_size = sizeof *mine;
+  return KVC_OK;
+}
+
 static inline kvc_status check_open(role* r, const kvc_host_api* host, const kvc_open* open) {
   kvc_open* const o = &r->how;
-  kvc_status s = KVC_READ(kvc_host_api, &r->host, host);
+  kvc_status s = read_host(&r->host, host);
   if (s == KVC_OK) s = KVC_READ(kvc_open, o, open);
   if (s == KVC_OK) s = KVC_LIST_CHECK(kvc_group, &o->groups);
   if (s != KVC_OK) return fail(r, s, "malformed kvc_host_api, kvc_open or list", o->struct_size, 0);
@@ -169,6 +180,9 @@ static inline kvc_status check_open(role* r, const kvc_host_api* host, const kvc
   }
   s = check_numbers(r);
   for (uint64_t i = 0; s == KVC_OK && i < o->groups.count; ++i) s = check_group(r, i);
+  if (s == KVC_OK && (o->flags & KVC_OPEN_DRAFT_DROP) != 0 && r->drafts == 0) {
+    say(r, KVC_LOG_INFO, "KVC_OPEN_DRAFT_DROP has no effect: no group is of a draft model");
+  }
   return s;
 }
 
