@@ -258,6 +258,7 @@ void CompletionFlow::leave_landed(std::uint32_t tag) {
 
 void CompletionFlow::end_store_copy(const Job& job, CopyRecord& copy) {
   const bool ok = is_ok(job.status);
+  if (ok) core_.counters.stored_bytes += core_.block_bytes[copy.group];
   if (!ok || core_.tier.doomed(copy.entry)) {
     core_.tier.abandon(copy.entry);
     end_offer(copy, ok ? Outcome::dropped_parent_failed : Outcome::dropped_copy_failed);
@@ -299,6 +300,7 @@ void CompletionFlow::end_job(Job& job) {
   if (job.kind == JobKind::load && is_ok(status)) core_.counters.load_blocks += job.copies;
   core_.jobs.for_each_copy(job, [&](CopyRecord& copy) {
     if (job.kind == JobKind::load) {
+      if (is_ok(status)) core_.counters.loaded_bytes += core_.block_bytes[copy.group];
       if (copy.pinned) core_.tier.unpin(copy.entry, PinKind::job);
     } else {
       end_store_copy(job, copy);

@@ -35,6 +35,8 @@ struct RoleCounters {
   std::uint64_t loads_cancelled = 0;
   std::uint64_t load_blocks = 0;
   std::uint64_t store_blocks = 0;
+  std::uint64_t loaded_bytes = 0;  // of all ranks, as is the next
+  std::uint64_t stored_bytes = 0;  // copied, published or not
   std::uint64_t reports_rejected = 0;
   std::uint64_t resets = 0;
   std::uint64_t requests_begun = 0;
@@ -75,7 +77,8 @@ struct SchedulerCore {
   std::uint64_t quarantined = 0;    // device blocks of jobs past their deadline
   std::uint64_t hold_budget = 0;    // UINT64_MAX: none
   std::vector<RequestIndex> dirty;
-  RunId candidate_run = no_run;  // lazy mode: of what is stored and refreshed now
+  std::vector<std::uint64_t> block_bytes;  // per group, of all ranks together; from set_ranks
+  RunId candidate_run = no_run;            // lazy mode: of what is stored and refreshed now
   // Of candidates, which belong to no request.
   OfferCounts nobody;
   OpenParts parts_of_nobody;

@@ -145,6 +145,14 @@ Result<std::span<const SlotClass>> SimpleCpuScheduler::set_ranks(std::span<const
   const std::uint64_t runs = runs_expected(settled.value().sizes.pages);
   if (Status s = core_.tier.resize(settled.value().sizes, runs); !s.ok()) return s;
   usable_ = std::move(settled.value().usable);
+  core_.block_bytes.assign(core_.geometry.groups(), 0);
+  for (const RankInfo& rank : ranks) {
+    for (const SlotClass& c : rank.classes) {
+      for (GroupId g = 0; g < core_.geometry.groups(); ++g) {
+        if ((c.group_mask >> g & 1U) != 0) core_.block_bytes[g] += c.bytes_per_block.n;
+      }
+    }
+  }
   if (core_.options.lazy) core_.candidate_run = core_.tier.open_run();
   for (RequestIndex i = 0; i < core_.requests.capacity(); ++i) {
     Request& r = core_.requests[i];

@@ -44,6 +44,8 @@ RoleNumbers numbers_of(const SchedulerCore& core) {
       c.loads_cancelled,
       c.load_blocks,
       c.store_blocks,
+      c.loaded_bytes,
+      c.stored_bytes,
       c.lookups,
       c.lookup_hit_tokens,
       c.lookups_attached,
@@ -73,6 +75,7 @@ RoleNumbers numbers_of(const SchedulerCore& core) {
       index.writer_pins,
       0,
       c.candidates_unreachable,
+      core.options.lazy ? 1U : 0U,
   };
   return n;
 }

@@ -11,7 +11,7 @@ namespace kvc {
 
 // Monotonic unless the name ends in _now. The counters of aliases, directories and the disk tier
 // are 0 in this connector: no slot has two keys, and the offsets of tails never overflow.
-inline constexpr std::array<std::string_view, 50> stat_names{
+inline constexpr std::array<std::string_view, 53> stat_names{
     "host_slots_total",
     "host_slots_used_now",
     "host_slots_leaked_now",
@@ -33,6 +33,8 @@ inline constexpr std::array<std::string_view, 50> stat_names{
     "loads_cancelled",
     "load_blocks",
     "store_blocks",
+    "loaded_bytes",
+    "stored_bytes",
     "lookups",
     "lookup_hit_tokens",
     "lookups_attached",
@@ -62,6 +64,7 @@ inline constexpr std::array<std::string_view, 50> stat_names{
     "writer_pins_now",
     "disk_blocks_now",
     "candidates_unreachable",
+    "lazy_mode_now",
 };
 
 struct RoleNumbers {

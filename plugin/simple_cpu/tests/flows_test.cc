@@ -40,6 +40,7 @@ BOOST_AUTO_TEST_CASE(what_one_request_stored_another_loads) {
   BOOST_TEST(done.jobs[0].released.size() == 2u);
   BOOST_TEST(done.jobs[0].released[0].position == 1u);
   BOOST_TEST(rig.offers().stored == 2u);
+  BOOST_TEST(rig.stat("stored_bytes") == 2u * 1024);
   rig.end(1, 33, tables);
 
   rig.begin(2, prompt);
@@ -59,6 +60,7 @@ BOOST_AUTO_TEST_CASE(what_one_request_stored_another_loads) {
   const Completed loaded = rig.finish(load);
   BOOST_REQUIRE_EQUAL(loaded.verdicts.size(), 1u);
   BOOST_CHECK(loaded.verdicts[0].status == Code::ok);
+  BOOST_TEST(rig.stat("loaded_bytes") == 2u * 1024);
   // Loaded blocks are offered and known already.
   rig.step({{2, 33, {}}});
   BOOST_TEST(rig.offers().skipped_already_cached == 2u);
@@ -467,6 +469,7 @@ BOOST_AUTO_TEST_CASE(a_store_needs_every_rank) {  // K2-15, R-681
   BOOST_REQUIRE_EQUAL(done.jobs[0].failed.size(), 1u);
   BOOST_TEST(done.jobs[0].failed[0].rank == 1u);
   BOOST_TEST(rig.offers().dropped_copy_failed == 2u);
+  BOOST_TEST(rig.stat("stored_bytes") == 0u);
   rig.begin(2, tokens_of(1, 33));
   BOOST_TEST(rig.hit(2) == 0u);
   // No storm of retries.

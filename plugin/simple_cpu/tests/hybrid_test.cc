@@ -314,4 +314,14 @@ BOOST_AUTO_TEST_CASE(the_tail_goes_before_the_head_on_every_release_path) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(bytes_are_those_of_all_ranks_together) {
+  OpenLimits limits = limits_of();
+  limits.ranks = 2;
+  Rig rig({{full(16)}, 16, 16, 1}, 8, {}, limits);
+  rig.serve(1, tokens_of(1, 49), 1);
+  BOOST_TEST(rig.stat("stored_bytes") == 3u * 2 * 1024);
+  BOOST_TEST(rig.stat("loaded_bytes") == 0u);
+  BOOST_TEST(rig.stat("lazy_mode_now") == 0u);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

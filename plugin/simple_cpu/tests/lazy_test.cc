@@ -72,6 +72,7 @@ BOOST_AUTO_TEST_CASE(candidates_are_stored_and_loaded) {
   const Completed loaded = rig.finish(load);
   BOOST_REQUIRE_EQUAL(loaded.verdicts.size(), 1u);
   BOOST_TEST((loaded.verdicts[0].status == Code::ok));
+  BOOST_TEST(rig.stat("lazy_mode_now") == 1u);
   rig.end(1, 33, {{8, 9, 10}});
   rig.check_quiet();
   BOOST_TEST(rig.host.faults() == 0u);
