@@ -1,15 +1,21 @@
 """Scheduler-side cost of KV connectors in vLLM: the same requests through vLLM's real scheduler
-with SimpleCPU, Offloading, and a kvc library (the C calls alone, and through the adapter).
+with SimpleCPU, Offloading, and a kvc library (through the adapter, and the library alone, timed by
+stopwatch.c between the two).
 
 Nothing is computed: forwards are answered by hand, the peers' copies are reported at once, kvc's
-rank copies real but tiny blocks. ./dev bench-vllm prints a table and writes build/bench/vllm.json.
+rank copies real but tiny blocks. ./dev bench-vllm prints a table with goals and writes
+build/bench/vllm.json; its status is 1 when a goal is missed.
 """
 
 import argparse
+import ctypes
 import gc
 import json
+import os
 import random
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -43,11 +49,13 @@ from kvc_vllm.connector import KvcConnector
 
 PAGE = 256  # bytes of a block
 BATCH = 8192
-LENGTHS = (1024, 1500, 8192, 32768, 131072)
-LOADS = 4  # per length
+LENGTHS = (192, 1024, 1500, 8192, 32768, 131072)
+LOADS = 2  # per length and round
+STEPS = 12  # per round
+WARM = 2  # rounds that do not count
 LAYOUTS = {"full 16": (16, 0, None), "hybrid 784/8": (784, 784, 8), "hybrid 1536/128":
            (1536, 1536, 128)}
-PEERS = ("SimpleCPU", "Offloading")
+EVERYBODY = ("SimpleCPU", "Offloading", "kvc")
 
 
 def cache_config(layout: str, blocks: int) -> specs.KVCacheConfig:
@@ -69,48 +77,88 @@ def cache_config(layout: str, blocks: int) -> specs.KVCacheConfig:
 class Clock:
     """Durations in ns by name; what runs outside a scenario is not kept."""
 
-    def __init__(self) -> None:
-        self.scenario = ""
+    def __init__(self, stopwatch: Any) -> None:
+        self.scenario, self._stopwatch = "", stopwatch
         self.times: dict[str, list[int]] = defaultdict(list)
+        self.runs: dict[str, int] = defaultdict(int)
 
     def wrap(self, name: str, call: Any) -> Any:
+        slot, stopwatch = SLOTS.get(name), self._stopwatch
+
         def timed(*args: Any) -> Any:
+            if slot is not None:
+                stopwatch[slot] = 0
             start = time.perf_counter_ns()
             out = call(*args)
+            took = time.perf_counter_ns() - start
             if self.scenario:
-                self.times[f"{self.scenario}/{name}"].append(time.perf_counter_ns() - start)
+                self.times[f"{self.scenario}/{name}"].append(took)
+                if slot is not None and stopwatch[slot]:
+                    self.times[f"{self.scenario}/C {name}"].append(stopwatch[slot])
             return out
         return timed
 
     @contextmanager
     def of(self, scenario: str) -> Iterator[None]:
         self.scenario = scenario
+        self.runs[scenario] += 1
         try:
             yield
         finally:
             self.scenario = ""
 
+    def take(self) -> dict[str, float]:
+        """Medians in us since the last take; "all calls": the sum of a request's."""
+        out: dict[str, float] = defaultdict(float)
+        for name, times in self.times.items():
+            scenario, call = name.rsplit("/", 1)
+            kind, _, size = scenario.partition(" ")
+            if kind in ("store", "load", "evict"):
+                if not call.startswith("C "):
+                    out[f"{scenario}/all calls"] += sum(times) / 1000 / self.runs[scenario]
+                # Calls of idle steps in between are no part of it: the longest are those with
+                # blocks.
+                steps = max(1, int(size or 14000) // BATCH) if kind != "load" else 1
+                times = sorted(times)[-steps * self.runs[scenario]:]
+            out[name] = statistics.median(times) / 1000
+        self.times.clear()
+        self.runs.clear()
+        return out
+
 
 METHODS = {"on_new_request": "begin", "get_num_new_matched_tokens": "lookup",
            "update_state_after_alloc": "alloc", "build_connector_meta": "build",
-           "update_connector_output": "complete"}
+           "update_connector_output": "complete", "request_finished_all_groups": "end"}
+SLOTS = {"lookup": 0, "alloc": 1, "build": 2, "complete": 3}  # of stopwatch.c
+
+
+def stopwatch_of(library: str, folder: Path) -> Path:
+    """A library that times the slots of `library`."""
+    here, out = Path(__file__).resolve(), folder / "libkvc_stopwatch.so"
+    subprocess.run(["gcc", "-std=c11", "-O2", "-shared", "-fPIC",
+                    f"-I{here.parents[3] / 'abi/include'}", str(here.with_name("stopwatch.c")),
+                    "-o", str(out)], check=True)
+    os.environ["KVC_STOPWATCH_OF"] = library
+    return out
 
 
 class World:
     """vLLM's scheduler with one connector, and a worker that answers by hand."""
 
-    def __init__(self, who: str, layout: str, library: str, folder: Path, device: int, host: int,
+    def __init__(self, who: str, layout: str, library: Path, folder: Path, device: int, host: int,
                  length: int, running: int = 256) -> None:
-        self.who, self.clock = who, Clock()
-        self.cache = cache_config(layout, device)
+        stopwatch = (ctypes.c_uint64 * 4).in_dll(ctypes.CDLL(str(library)), "kvc_stopwatch_ns")
+        self.who, self.clock = who, Clock(stopwatch)
+        self.layout, self.cache = layout, cache_config(layout, device)
         page = self.cache.kv_cache_tensors[0].block_stride
         toml = folder / "bench.toml"
-        toml.write_text(f'[connector]\nkind = "simple_cpu"\n[host]\nblocks = {host}\n')
+        toml.write_text(  # the peers make no events either
+            f'[connector]\nkind = "simple_cpu"\nevent_ring = 0\n[host]\nblocks = {host}\n')
         kinds = {
             "SimpleCPU": ("SimpleCPUOffloadConnector", None, {"cpu_bytes_to_use": page * host}),
             "Offloading": ("OffloadingConnector", None, {"cpu_bytes_to_use": page * host}),
             "kvc": ("KvcConnector", "kvc_vllm.connector",
-                    {"library": library, "config": str(toml)}),
+                    {"library": str(library), "config": str(toml)}),
         }
         name, module, extra = kinds[who]
         self.config = EngineArgs(
@@ -142,13 +190,6 @@ class World:
         if self.rank is not None:
             self.connector.set_xfer_handshake_metadata_pp_aware(
                 {(0, 0): self.rank.get_handshake_metadata()})
-            impl = self.connector.impl
-            impl._lookup = self.clock.wrap("C lookup", impl._lookup)
-            impl._alloc = self.clock.wrap("C alloc", impl._alloc)
-            plain = impl.handle.call
-            calls = {"build_store_jobs": self.clock.wrap("C build", plain),
-                     "complete": self.clock.wrap("C complete", plain)}
-            impl.handle.call = lambda slot, *a: calls.get(slot, plain)(slot, *a)
         for method, short in METHODS.items():
             setattr(self.connector, method, self.clock.wrap(short, getattr(self.connector, method)))
         algorithm = get_hash_fn_by_name("sha256")
@@ -212,9 +253,9 @@ class World:
             self.scheduler.add_request(self.request(tokens))
             self.drain()
 
-    def empty_device(self) -> None:
+    def empty_device(self, connector: bool = False) -> None:
         self.drain()
-        assert self.scheduler.reset_prefix_cache()
+        assert self.scheduler.reset_prefix_cache(reset_connector=connector)
 
     def lookups(self, tokens: list[int], scenario: str, times: int) -> int:
         """Each by a request of its own; the hit."""
@@ -241,106 +282,181 @@ def tokens_of(length: int, seed: int) -> list[int]:
     return random.Random(seed).choices(range(500), k=length)
 
 
-def measure(who: str, layout: str, library: str, folder: Path, lengths: tuple[int, ...]
-            ) -> dict[str, Any]:
-    """Medians in microseconds."""
-    block = LAYOUTS[layout][0]
-    longest = max(lengths)
-    per_request = (longest // block + 8) * len(LAYOUTS)
-    world = World(who, layout, library, folder, 3 * per_request, 6 * per_request, longest)
-    hits = {}
-    for length in lengths:
-        main, other = tokens_of(length, length), tokens_of(length, length + 1)
-        world.run(main, f"store {length}")
-        world.empty_device()
+def requests_of(world: World, length: int, hits: dict[str, int]) -> None:
+    """One round: stores, lookups and loads at this length."""
+    block = LAYOUTS[world.layout][0]
+    main, other = tokens_of(length, length), tokens_of(length, length + 1)
+    world.run(main, f"store {length}")
+    world.empty_device()
+    if length >= LENGTHS[1]:
         prompts = {"full": [*main, 1], "half": main[: length // 2] + other[length // 2:],
                    "miss": other}
         for name, prompt in prompts.items():
             hits[f"{name} {length}"] = world.lookups(
-                prompt, f"lookup {name} {length}", 40 if length < 32768 else 12)
-        for i in range(LOADS):
-            world.run([*main, 2 + i], f"load {length}")
-            world.empty_device()
-    found = summary(world)
-    world.close()
-    for running in (64, 256) if layout == "full 16" else ():
-        small = World(who, layout, library, folder, 16384, 32768, 1024, running)
+                prompt, f"lookup {name} {length}", 10 if length < 32768 else 4)
+    for i in range(LOADS):
+        world.run([*main, *tokens_of(block, 2 + i)], f"load {length}")
+        world.empty_device()
+
+
+def decode(worlds: dict[str, World], running: int, stagger: int) -> None:
+    """All requests decode; with a stagger some of them get a block in every step."""
+    for world in worlds.values():
         for i in range(running):
-            small.scheduler.add_request(small.request(tokens_of(200, i), 200))
-        while any(r.is_prefill_chunk for r in small.scheduler.running) or len(
-                small.scheduler.running) < running:
-            small.step()
-        with small.clock.of(f"step {running}"):
-            for _ in range(60):
-                small.step()
-        found |= summary(small)
-        small.close()
-    if layout == "full 16":
-        tight = World(who, layout, library, folder, 4096, 1024, 16384)
-        for i in range(4):
-            tight.run(tokens_of(14000, 50 + i))
-        for i in range(3):
-            tight.run(tokens_of(14000, 60 + i), "evict")
-        found |= summary(tight)
-        tight.close()
-    return {"median_us": found, "hits": hits}
+            world.scheduler.add_request(
+                world.request(tokens_of(200 + i % stagger, i), 1 + STEPS * 99))
+        while any(r.is_prefill_chunk for r in world.scheduler.running) or len(
+                world.scheduler.running) < running:
+            world.step()
 
 
-def summary(world: World) -> dict[str, float]:
-    out = {}
-    for name, times in world.clock.times.items():
-        kind, _, size = name.rsplit("/", 1)[0].partition(" ")
-        if kind in ("store", "load", "evict"):
-            # Calls of idle steps in between are no part of it: the longest are those with blocks.
-            many = {"load": LOADS, "evict": 6}.get(kind) or max(1, int(size) // BATCH)
-            times = sorted(times)[-many:]
-        out[name] = round(statistics.median(times) / 1000, 2)
+Rounds = dict[str, list[dict[str, float]]]  # who -> medians of each round
+
+
+def rounds_of(worlds: dict[str, World], rounds: int, play: Any) -> Rounds:
+    """Every round of one beside that of the others: a busy machine is busy for all."""
+    out: Rounds = {who: [] for who in worlds}
+    gc.collect()
+    gc.freeze()
+    for i in range(WARM + rounds):
+        for who, world in worlds.items():
+            play(world)
+            taken = world.clock.take()
+            if i >= WARM:
+                out[who].append(taken)
+    for world in worlds.values():
+        world.close()
+    gc.unfreeze()
     return out
 
 
-def table(results: dict[str, dict[str, Any]], layout: str) -> str:
-    mine = results["kvc"]["median_us"]
-    names = [n for n in mine if "/C " not in n]
-    lines = [f"{layout:28} " + "".join(f"{w:>12}" for w in (*PEERS, "kvc", "kvc C call"))]
+def measure(layout: str, library: Path, folder: Path, lengths: tuple[int, ...], rounds: int
+            ) -> tuple[Rounds, dict[str, Any]]:
+    block, most = LAYOUTS[layout][0], max(lengths)
+    found: Rounds = {who: [{} for _ in range(rounds)] for who in EVERYBODY}
+
+    def add(more: Rounds) -> None:
+        for who, medians in more.items():
+            for old, new in zip(found[who], medians, strict=True):
+                old.update(new)
+
+    def worlds(*sizes: int) -> dict[str, World]:
+        return {who: World(who, layout, library, folder, *sizes) for who in EVERYBODY}
+
+    hits: dict[str, Any] = {who: {} for who in EVERYBODY}
+    per_request = (most // block + 8) * (4 if LAYOUTS[layout][1] else 1)
+    for length in lengths:
+        def one(world: World, length: int = length) -> None:
+            requests_of(world, length, hits[world.who])
+            world.empty_device(connector=True)
+        size = min(per_request, (length // block + 8) * 4)
+        add(rounds_of(worlds(3 * size, 4 * size, length), rounds, one))
+    if layout == "full 16":
+        for running, stagger, name in ((64, 1, "step 64"), (256, 1, "step 256"),
+                                       (256, 16, "mixed step 256")):
+            decoding = worlds(32768, 65536, 2048, running)
+            decode(decoding, running, stagger)
+
+            def steps(world: World, name: str = name) -> None:
+                with world.clock.of(name):
+                    for _ in range(STEPS):
+                        world.step()
+            add(rounds_of(decoding, rounds, steps))
+
+        def evict(world: World) -> None:
+            world.requests += 1
+            world.run(tokens_of(14000, 50 + world.requests), "evict")
+            world.empty_device()
+        add(rounds_of(worlds(4096, 1024, 16384), rounds, evict))
+    return found, hits
+
+
+def goal_of(layout: str, scenario: str, call: str) -> float | None:
+    """How many times faster than SimpleCPU it must be (docs/vllm.md)."""
+    kind, _, size = scenario.partition(" ")
+    blocks = int(size) // LAYOUTS[layout][0] if size.isdigit() else 0
+    if call.startswith("C "):
+        if layout != "full 16":
+            return None
+        goals = {"lookup full 32768/C lookup": 100, "lookup full 131072/C lookup": 100,
+                 "step 256/C build": 10}
+        if blocks >= 2048 and (kind, call) in (("load", "C alloc"), ("store", "C complete")):
+            return 10
+        return goals.get(f"{scenario}/{call}")
+    if layout == "full 16" and (scenario, call) == ("lookup full 1500", "lookup"):
+        return 5
+    if kind == "load" and call == "alloc":
+        return 5 if blocks >= 2048 else 1 / 1.5 if blocks <= 12 else 1
+    if call == "all calls" or (kind == "store" and call == "build"):
+        return None
+    return 1 / 1.5 if scenario.startswith("lookup miss") else 1
+
+
+SHOWN = {"lookup": ("lookup",), "load": ("alloc", "complete", "all calls"),
+         "store": ("build", "complete", "all calls"), "step": ("build",), "mixed": ("build",),
+         "evict": ("build", "complete", "all calls")}
+
+
+def rows_of(found: Rounds, layout: str) -> list[dict[str, Any]]:
+    """One row per scenario and call: medians over rounds, ratios within rounds."""
+    names = [n for n in found["kvc"][0] if n.rsplit("/", 1)[1].removeprefix("C ") in SHOWN[
+        n.split()[0].split("/")[0]]]
+    out = []
     for name in names:
         scenario, call = name.rsplit("/", 1)
-        if (scenario.split()[0], call) not in {
-                ("lookup", "begin"), ("lookup", "lookup"), ("load", "alloc"),
-                ("load", "complete"), ("store", "build"), ("store", "complete"),
-                ("step", "build"), ("evict", "build")}:
-            continue
-        cells = [results[p]["median_us"].get(name) for p in PEERS if p in results]
-        cells += [mine[name], mine.get(f"{scenario}/C {call}")]
-        lines.append(f"{scenario + ' ' + call:28} " + "".join(
-            f"{c:12.1f}" if c is not None else f"{'-':>12}" for c in cells))
-    return "\n".join(lines)
+        theirs = f"{scenario}/{call.removeprefix('C ')}"
+        us = {who: statistics.median(r[name if who == "kvc" else theirs] for r in found[who])
+              for who in EVERYBODY}
+        ratio = statistics.median(
+            peer[theirs] / mine[name] for peer, mine in zip(
+                found["SimpleCPU"], found["kvc"], strict=True))
+        goal = goal_of(layout, scenario, call)
+        out.append({"layout": layout, "scenario": scenario, "call": call, "us": us,
+                    "ratio": ratio, "goal": goal, "met": goal is None or ratio >= goal})
+    return out
 
 
-def main() -> None:
+def print_rows(rows: list[dict[str, Any]], layout: str) -> None:
+    print(f"\n{layout:34}" + "".join(f"{w:>12}" for w in (*EVERYBODY, "ratio", "goal")))
+    for row in rows:
+        goal = "-" if row["goal"] is None else f">= {row['goal']:.3g}"
+        print(f"{row['scenario'] + ' ' + row['call']:34}"
+              + "".join(f"{row['us'][w]:12.1f}" for w in EVERYBODY)
+              + f"{row['ratio']:12.2f}{goal:>12}{'' if row['met'] else '  MISSED'}", flush=True)
+
+
+def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--library", required=True)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--lengths", default=",".join(map(str, LENGTHS)))
     parser.add_argument("--layouts", default=",".join(LAYOUTS))
+    parser.add_argument("--rounds", type=int, default=7)
     args = parser.parse_args()
-    lengths = tuple(int(n) for n in args.lengths.split(","))
-    everything: dict[str, Any] = {}
+    lengths = tuple(int(n) for n in args.lengths.split(",") if n)
+    rows: list[dict[str, Any]] = []
+    hits: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        library = stopwatch_of(args.library, folder)
         folder.joinpath("config.json").write_text(json.dumps({
             "architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 512,
             "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 1,
             "num_attention_heads": 1, "num_key_value_heads": 1, "head_dim": 64,
             "max_position_embeddings": 262144, "torch_dtype": "float32"}))
         for layout in args.layouts.split(","):
-            results = {who: measure(who, layout, args.library, folder, lengths)
-                       for who in (*PEERS, "kvc")}
-            everything[layout] = results
-            print(table(results, layout), flush=True)
+            found, hits[layout] = measure(layout, library, folder, lengths, args.rounds)
+            new = rows_of(found, layout)
+            print_rows(new, layout)
+            rows += new
     if args.json:
         args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps(everything, indent=1))
+        args.json.write_text(json.dumps({"rows": rows, "hits": hits}, indent=1))
+    missed = sum(not r["met"] for r in rows)
+    goals = sum(r["goal"] is not None for r in rows)
+    print(f"\n{goals - missed} of {goals} goals met; load of the machine {os.getloadavg()[0]:.1f}")
+    return int(missed > 0)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

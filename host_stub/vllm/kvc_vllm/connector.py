@@ -16,7 +16,7 @@ LEVELS = {0: logger.debug, 1: logger.info, 2: logger.warning}
 
 def _log(level: int, text: str) -> None:
     LEVELS.get(level, logger.error)(
-        "kvc: %s%s", "this engine broke a rule: " if level == lib.PEER_FAULT else "", text)
+        "kvc: %s%s", "this engine broke a rule: " if level == lib.LOG_PEER_FAULT else "", text)
 
 
 class KvcConnector(base.KVConnectorBase_V1, base.SupportsHMA):

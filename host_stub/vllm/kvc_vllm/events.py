@@ -1,6 +1,5 @@
 """vLLM's KV events of the tier. Token ids come from the request that stored the block."""
 
-import ctypes
 from typing import Any
 
 from vllm.distributed import kv_events
@@ -10,8 +9,7 @@ from vllm.v1.request import Request
 
 from kvc_vllm import lib
 
-REMOVED, CLEARED = 2, 3
-MEDIA = {1: kv_events.MEDIUM_CPU, 2: kv_events.MEDIUM_STORAGE}
+MEDIA = {lib.MEDIUM_HOST: kv_events.MEDIUM_CPU, lib.MEDIUM_DISK: kv_events.MEDIUM_STORAGE}
 
 
 class Events:
@@ -36,22 +34,18 @@ class Events:
     def take(self, open_jobs: set[int]) -> list[Any]:
         if not self._on:
             return []
-        kind, count, out, status = lib.TYPES["event"], ctypes.c_uint64(), [], lib.MORE
-        room = (kind * 256)()
-        while status == lib.MORE:
-            status = self._handle.call("take_events", room, ctypes.sizeof(kind), len(room), count)
-            out += map(self._event, room[: count.value if status >= 0 else 0])
+        out = list(map(self._event, self._handle.events()))
         for number in [n for n, jobs in self._over.items() if not jobs & open_jobs]:
             del self._over[number], self._requests[number]
         return out
 
     def _event(self, event: Any) -> Any:
-        if event.kind == CLEARED:
+        if event.kind == lib.EVENT_CLEARED:
             return kv_events.AllBlocksCleared()
         medium = MEDIA.get(event.medium)
         key, parent = (hashes.maybe_convert_block_hash(bytes(k[: event.key_bytes]))
                        for k in (event.key, event.parent_key))
-        if event.kind == REMOVED:
+        if event.kind == lib.EVENT_REMOVED:
             return kv_events.BlockRemoved([key], medium, event.group, "LOCAL")
         begin, end, spec = event.begin_tokens, event.end_tokens, self._specs[event.group]
         request = self._requests.get(event.request)

@@ -1,6 +1,5 @@
 """What the engine's configuration says, in the words of kvc.h: groups, limits, regions."""
 
-import ctypes
 import os
 import pathlib
 from typing import Any
@@ -13,33 +12,34 @@ from vllm.v1.core.kv_cache_utils import resolve_kv_cache_block_sizes
 
 from kvc_vllm import lib
 
-CACHEABLE, POSITION_STABLE, FINE_LOOKUP, STATE, SHARDED, DRAFT = (1 << i for i in range(6))
-CAPS_ALL = (1 << 7) - 1
-DRAFT_DROP, RANDOM_ROOT = 1, 2
-FULL, SLIDING, CHUNKED, STATES, OTHER = range(5)
-HOST, CUDA = range(2)
+CACHEABLE, POSITION_STABLE = lib.GROUP_CAP_CACHEABLE, lib.GROUP_CAP_POSITION_STABLE
+KINDS = {"cpu": lib.DEVICE_HOST, "cuda": lib.DEVICE_CUDA}
+CAPS_ALL = 2 * lib.GROUP_CAP_RESUME_INSIDE_BLOCK - 1  # what this package decides
 
 
 def _group(index: int, group: Any, parallel: int, draft: bool) -> Any:
     spec = next(iter(specs.iter_layer_specs(group.kv_cache_spec)))
-    kind, caps, window, extra = OTHER, CACHEABLE | POSITION_STABLE, 0, 0
+    kind, caps, window, extra = lib.GROUP_OTHER, CACHEABLE | POSITION_STABLE, 0, 0
     if not group.kv_cache_spec.prefix_cacheable or not group.enable_kv_transfer:
         caps = 0
     elif isinstance(spec, specs.MambaSpec):
-        kind, caps = STATES, CACHEABLE | STATE | FINE_LOOKUP
+        kind = lib.GROUP_STATE
+        caps = CACHEABLE | lib.GROUP_CAP_STATE | lib.GROUP_CAP_FINE_LOOKUP
         caps |= POSITION_STABLE if spec.mamba_cache_mode != "align" else 0
     elif isinstance(spec, specs.SlidingWindowSpec):
-        kind, window, extra = SLIDING, spec.sliding_window, spec.extra_retained_tokens
+        kind, window = lib.GROUP_SLIDING, spec.sliding_window
+        extra = spec.extra_retained_tokens
     elif isinstance(spec, specs.ChunkedLocalAttentionSpec):
-        kind, window = CHUNKED, spec.attention_chunk_size
+        kind, window = lib.GROUP_CHUNKED, spec.attention_chunk_size
     elif (isinstance(spec, specs.FullAttentionSpec) and not isinstance(spec, specs.RSWASpec)
           and not group.host_resident):
-        kind, caps = FULL, caps | FINE_LOOKUP
+        kind, caps = lib.GROUP_FULL, caps | lib.GROUP_CAP_FINE_LOOKUP
     else:
         raise lib.KvcError(
             f"KV cache group {index} is a {type(spec).__name__}: the kvc line has no kind for it")
     if caps:
-        caps |= (SHARDED if parallel > 1 and spec.dcp_sharded else 0) | (DRAFT if draft else 0)
+        caps |= lib.GROUP_CAP_SHARDED if parallel > 1 and spec.dcp_sharded else 0
+        caps |= lib.GROUP_CAP_DRAFT if draft else 0
     return lib.make("group", kind=kind, caps=caps, caps_known=CAPS_ALL, window_tokens=window,
                     tokens_per_block=group.kv_cache_spec.block_size, extra_retained_tokens=extra)
 
@@ -85,9 +85,9 @@ class Layout:
         self.max_running, most = scheduler.max_num_seqs, config.model_config.max_model_len
         retention = cache.prefix_cache_retention_interval
         self.open = lib.make(
-            "open", rank=rank, groups=lib.list_of(self._groups, self.count),
-            flags=(DRAFT_DROP if drop else 0) | (
-                RANDOM_ROOT if algorithm.startswith("xxhash") and not seed else 0),
+            "open", rank=rank, groups=lib.list_of(self._groups),
+            flags=(lib.OPEN_DRAFT_DROP if drop else 0) | (
+                lib.OPEN_RANDOM_ROOT if algorithm.startswith("xxhash") and not seed else 0),
             hash_unit_tokens=self.unit, scheduler_block_tokens=block, context_parallel=context,
             ranks=self.ranks, cp_interleave_tokens=parallel.cp_kv_cache_interleave_size or 1,
             device_blocks=cache.num_blocks, key_bytes=len(get_hash_fn_by_name(algorithm)("kvc")),
@@ -116,30 +116,14 @@ def regions(layout: Layout, cache: Any, tensors: dict[str, torch.Tensor]) -> Any
         for i, name in ((i, n) for i, n in enumerate(place.layers) if n in masks):
             storage = tensors[name].untyped_storage()
             device, end = storage.device, storage.data_ptr() + storage.nbytes()
-            if device.type not in ("cpu", "cuda"):
+            if device.type not in KINDS:
                 raise lib.KvcError(f"the KV cache of layer {name} lies on {device}: kvc knows host "
                                    "and cuda memory")
             for part in range(place.layer_stride // span if outer else 1):
                 base = storage.data_ptr() + place.offset + i * place.layer_stride + part * span
                 region = found.setdefault((base, stride, size), lib.make(
-                    "region", device_kind=CUDA if device.type == "cuda" else HOST,
-                    device_ordinal=device.index or 0, layer=len(found), base=base,
-                    block_stride_bytes=stride, block_bytes=size, size_bytes=end - base))
+                    "region", device_kind=KINDS[device.type], device_ordinal=device.index or 0,
+                    layer=len(found), base=base, size_bytes=end - base, block_bytes=size,
+                    block_stride_bytes=stride))
                 region.group_mask |= masks[name]
     return (lib.TYPES["region"] * len(found))(*found.values())
-
-
-def rank_info(info: Any) -> tuple[int, int, int, bytes, bytes]:
-    """kvc_rank_info as plain data for the handshake: rank, pages, stride, classes, inventory."""
-    classes, inventory = info.classes, info.inventory
-    return (info.rank, info.pages, classes.stride,
-            ctypes.string_at(classes.data, classes.count * classes.stride),
-            ctypes.string_at(inventory.data, inventory.size) if inventory.size else b"")
-
-
-def rank_infos(ranks: list[tuple[int, int, int, bytes, bytes]]) -> Any:
-    """ctypes array of kvc_rank_info; borrows from `ranks`."""
-    out = [lib.make("rank_info", rank=rank, pages=pages, inventory=lib.bytes_of(inventory),
-                    classes=lib.packed(classes, stride))
-           for rank, pages, stride, classes, inventory in ranks]
-    return (lib.TYPES["rank_info"] * len(out))(*out)

@@ -1,4 +1,9 @@
-"""kvc.h for Python: structs, the table of a library, one handle per role. Knows nothing of vLLM."""
+"""kvc.h for Python: structs, the table of a library, one handle per role. Knows nothing of vLLM.
+
+Two views of a struct: ctypes classes (TYPES, make) for calls that are made now and then, and Record
+for the calls of every step, which reads and writes plain numbers. Lists that a library puts out are
+read as 64-bit words (words_of, rows_of): every struct of kvc.h is a whole number of them.
+"""
 
 import array
 import contextlib
@@ -9,14 +14,8 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
-MINOR = 0
-OK, MORE, LATER = 0, 1, 2
-E_ARG, E_STATE, E_FULL, E_INTERNAL = -1, -2, -5, -127
 NO_LIMIT = (1 << 64) - 1
-JOB_LOAD = 1
-HOST_RANK_VERDICTS, HOST_NO_DEVICE_CACHE = 4, 8
-PEER_FAULT = 4
-
+MINOR, OK, MORE = 0, 0, 1  # set again from the header, as all constants: lib.E_ARG is KVC_E_ARG
 # Struct name without "kvc_" -> ctypes class; slot of kvc_plugin_api -> result and arguments.
 TYPES: dict[str, Any] = {
     "uint8_t": ctypes.c_uint8, "uint32_t": ctypes.c_uint32, "int32_t": ctypes.c_int32,
@@ -34,9 +33,18 @@ def _type_of(declaration: str) -> tuple[str, Any]:
     return name, found * 32 if array_of else found  # the only arrays are keys
 
 
+def _constants(text: str) -> dict[str, int]:
+    """Enumerators, and bits or numbers behind #define, of kvc.h without their KVC_."""
+    out = {n: int(v) for n, v in re.findall(r"KVC_(\w+) = (-?\d+)", text)}
+    out |= {n: int(v) for n, v in re.findall(r"#define KVC_(\w+) (\d+)u", text)}
+    return out | {n: 1 << int(v) for n, v in re.findall(
+        r"#define KVC_(\w+) \(UINT(?:32|64)_C\(1\) << (\d+)\)\s", text)}
+
+
 def _read_header(text: str) -> None:
     """The structs of kvc.h: one declaration a statement, by the rules of that header."""
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
+    globals().update(_constants(text))
     for struct_name, body in re.findall(r"typedef struct kvc_(\w+) \{(.*?)\} kvc_\1;", text, re.S):
         fields = []
         for line in (" ".join(s.split()) for s in body.split(";")):
@@ -70,38 +78,83 @@ def bytes_of(data: bytes) -> Any:
     return TYPES["bytes"](ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p), len(data))
 
 
-def list_of(items: Any, count: int) -> Any:
-    """kvc_list over the first `count` elements of a ctypes array."""
-    kind = items._type_
-    return TYPES["list"](ctypes.addressof(items), count, ctypes.sizeof(kind), 0)
-
-
-def packed(data: bytes, stride: int) -> Any:
-    """kvc_list over elements that lie in `data`."""
-    return TYPES["list"](ctypes.cast(data, ctypes.c_void_p), len(data) // stride, stride, 0)
-
-
-def elements(kind: str, items: Any) -> Iterator[Any]:
-    """Copies of the elements of a kvc_list; what the library did not fill is 0."""
-    size = min(items.stride, ctypes.sizeof(TYPES[kind]))
-    for i in range(items.count):
-        out = TYPES[kind]()
-        ctypes.memmove(ctypes.addressof(out), items.data + i * items.stride, size)
-        yield out
+def list_of(items: Any) -> Any:
+    """kvc_list over a ctypes array."""
+    return TYPES["list"](ctypes.addressof(items), len(items), ctypes.sizeof(items._type_), 0)
 
 
 def words_of(data: int, count: int, stride: int) -> array.array:
     """The elements of a kvc_list as 64-bit words, in one copy; stride // 8 of them an element."""
-    return array.array("q", ctypes.string_at(data, count * stride))
+    return array.array("q", ctypes.string_at(data, count * stride) if count else b"")
 
 
-def block_ids(items: Any) -> array.array:
+def rows_of(data: int, count: int, stride: int) -> list[array.array]:
+    """The words of each element of a kvc_list."""
+    words, width = words_of(data, count, stride), stride // 8
+    return [words[i : i + width] for i in range(0, len(words), width)]
+
+
+def block_ids(data: int, count: int, stride: int) -> array.array:
     """Block ids of a list of kvc_block."""
-    return words_of(items.data, items.count, items.stride)[1 :: items.stride // 8]
+    return words_of(data, count, stride)[1 :: stride // 8]
+
+
+def _plain(kind: Any) -> str:
+    """Format of module struct for a ctypes struct, nested ones flat."""
+    return "".join(_plain(t) if hasattr(t, "_fields_") else {"P": "Q"}.get(t._type_, t._type_)
+                   for _, t in kind._fields_)
+
+
+class Record:
+    """`count` structs of one kind in memory of their own, for the calls of every step.
+
+    words: the memory as 64-bit numbers; texts: the same as pointers, to which bytes can be assigned
+    (and are kept alive until the next assignment).
+    """
+
+    def __init__(self, name: str, count: int = 1) -> None:
+        kind = TYPES[name]
+        self._format = struct.Struct(_plain(kind))  # native: kvc.h has no padding
+        self.size, self.count = ctypes.sizeof(kind), count
+        self._memory = (kind * count)()
+        self.address = ctypes.addressof(self._memory)
+        self.words = memoryview(self._memory).cast("B").cast("Q")
+        self.texts = (ctypes.c_char_p * len(self.words)).from_buffer(self._memory)
+        if kind._fields_[0][0] == "struct_size":
+            self.words[:: self.size // 8] = memoryview(array.array("Q", [self.size] * count))
+
+    def put(self, *values: int) -> None:
+        """All fields of the first struct but struct_size."""
+        self._format.pack_into(self._memory, 0, self.size, *values)
+
+    def pack(self, *values: int) -> bytes:
+        """As put, but the bytes."""
+        return self._format.pack(self.size, *values)
+
+    def room(self) -> int:
+        """The address, for an out-struct: its whole size is there to be filled."""
+        self.words[0] = self.size
+        return self.address
 
 
 def text_of(data: Any) -> str:
     return ctypes.string_at(data.data, data.size).decode("utf-8", "replace") if data.size else ""
+
+
+def rank_info(info: Any) -> tuple[int, int, int, bytes, bytes]:
+    """kvc_rank_info as plain data for the handshake: rank, pages, stride, classes, inventory."""
+    classes, inventory = info.classes, info.inventory
+    return (info.rank, info.pages, classes.stride,
+            ctypes.string_at(classes.data, classes.count * classes.stride),
+            ctypes.string_at(inventory.data, inventory.size) if inventory.size else b"")
+
+
+def rank_infos(ranks: list[tuple[int, int, int, bytes, bytes]]) -> Any:
+    """ctypes array of kvc_rank_info; borrows from `ranks`."""
+    out = [make("rank_info", rank=rank, pages=pages, inventory=bytes_of(inventory),
+                    classes=(ctypes.cast(classes, ctypes.c_void_p), len(classes) // stride, stride))
+           for rank, pages, stride, classes, inventory in ranks]
+    return (TYPES["rank_info"] * len(out))(*out)
 
 
 class Library:
@@ -145,8 +198,9 @@ class Handle:
         self._log = _LOG(on_log)
         self._host = make("host_api", abi_minor=MINOR, caps=caps)
         self._host.log = ctypes.cast(self._log, ctypes.c_void_p).value
-        out, opening_slot = ctypes.c_void_p(), getattr(library, "open_" + role)
-        status = opening_slot(*map(ctypes.addressof, (self._host, opened, out)))
+        out = ctypes.c_void_p()
+        status = getattr(library, "open_" + role)(
+            *map(ctypes.byref, (self._host, opened, out)))
         opening = False
         if status < 0 or not out.value:
             why = "; ".join(errors) or "no text"
@@ -154,16 +208,41 @@ class Handle:
         self.address: int | None = out.value
 
     def call(self, slot: str, *given: Any) -> int:
-        """The slot's status; ctypes objects go by address, numbers and kvc_bytes as they are."""
-        by_value = (int, TYPES["bytes"])
-        return getattr(self.library, slot)(
-            self.address, *(g if isinstance(g, by_value) else ctypes.addressof(g) for g in given))
+        """The slot's status. Pointers are addresses, ctypes arrays, or byref of a struct."""
+        return getattr(self.library, slot)(self.address, *given)
 
     def error(self) -> str:
         """Text of the last failed call of this handle."""
         text, needed = ctypes.create_string_buffer(2048), ctypes.c_uint64()
-        status = self.call("last_error_" + self.role, text, len(text), needed)
+        status = self.call("last_error_" + self.role, text, len(text), ctypes.byref(needed))
         return text.raw[: needed.value].decode("utf-8", "replace") if status == OK else ""
+
+    def numbers(self) -> Iterator[tuple[str, str, int]]:
+        """(name, labels, value) of stats; scheduler role, none after close."""
+        needed, kind = ctypes.c_uint64(), TYPES["stat"]
+        if self.address is not None:
+            self.call("stats", 0, ctypes.sizeof(kind), 0, ctypes.byref(needed))
+        room = (kind * needed.value)()
+        if len(room) and self.call("stats", room, ctypes.sizeof(kind), len(room),
+                                   ctypes.byref(needed)) == OK:
+            for stat in room:
+                yield text_of(stat.name), text_of(stat.labels), stat.value
+
+    def outcomes(self) -> Iterator[tuple[str, int, int]]:
+        """(outcome, hand-offs, all offers) of boundary_stats; scheduler role, none after close."""
+        counts = make("boundary_stats")
+        if self.address is not None and self.call("boundary_stats", ctypes.byref(counts)) == OK:
+            for name, _ in TYPES["offer_counts"]._fields_:
+                yield name, getattr(counts.handoffs, name), getattr(counts.all_offers, name)
+
+    def events(self) -> Iterator[Any]:
+        """Drains take_events; each kvc_event is valid until the next one."""
+        kind, count, status = TYPES["event"], ctypes.c_uint64(), MORE
+        room = (kind * 256)()
+        while status == MORE:
+            status = self.call(
+                "take_events", room, ctypes.sizeof(kind), len(room), ctypes.byref(count))
+            yield from room[: count.value if status >= 0 else 0]
 
     def check(self, slot: str, *given: Any) -> None:
         """As call; a negative status is a KvcError with the library's text."""
@@ -176,11 +255,3 @@ class Handle:
         address, self.address = self.address, None
         if address is not None:
             getattr(self.library, "close_" + self.role)(address)
-
-
-TABLE = struct.Struct("<IIQQQ")
-HANDOFF = struct.Struct("<IIQqQ")
-ALLOC_IN = struct.Struct("<IIQQQQII")
-ALLOC_OUT = struct.Struct("<IIQQQIIQQII")
-LOOKUP_IN = struct.Struct("<IIQQQQ")
-LOOKUP_OUT = struct.Struct("<IIQiI")

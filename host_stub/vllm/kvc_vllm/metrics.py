@@ -10,6 +10,8 @@ INTERVAL_S = 1.0
 # vLLM's names where they exist; everything else is kvc:<name of the library>.
 NAMES = {
     "load_blocks": "vllm:simple_kv_offload_load_blocks",
+    "loaded_bytes": "vllm:kv_offload_load_bytes",
+    "stored_bytes": "vllm:kv_offload_store_bytes",
     "host_slots_pinned_now": "vllm:simple_kv_offload_used_blocks",
     "host_slots_reserved_now": "vllm:simple_kv_offload_pending_store_blocks",
     "handoffs": "vllm:simple_kv_offload_save_outcomes",

@@ -2,6 +2,8 @@
 
 import array
 import ctypes
+import itertools
+import operator
 from typing import Any
 
 from vllm.logger import init_logger
@@ -15,19 +17,15 @@ from kvc_vllm.metrics import OUTCOMES, Interval, KvcStats
 from kvc_vllm.worker import KvcMetadata, KvcWorkerMetadata
 
 logger = init_logger("vllm.kvc.scheduler")
-NO_READ, RESET_INVALIDATE, END_ERROR = 1, 1, 3
-ALLOC_ROOM = lib.ALLOC_OUT.size.to_bytes(4, "little")
-ROW = 6  # 64-bit words of a kvc_step_request: sizes and flags, id, confirmed, list of tables
-ENDS = {RequestStatus.FINISHED_STOPPED: 0, RequestStatus.FINISHED_LENGTH_CAPPED: 1,
-        RequestStatus.FINISHED_ABORTED: 2}
-SOURCES = {1: CacheHitSource.HOST, 2: CacheHitSource.DISK}
+ROW, TABLE = 6, 4  # 64-bit words of a kvc_step_request and a kvc_table
+ENDS = {RequestStatus.FINISHED_STOPPED: lib.END_STOP, RequestStatus.FINISHED_ABORTED: lib.END_ABORT,
+        RequestStatus.FINISHED_LENGTH_CAPPED: lib.END_LENGTH}
+SOURCES = {lib.MEDIUM_HOST: CacheHitSource.HOST, lib.MEDIUM_DISK: CacheHitSource.DISK}
+tokens_known = operator.attrgetter("num_tokens")
 
 
 class Live:
     """A request that the library knows."""
-
-    __slots__ = ("id", "job", "keys", "media", "nulled", "request", "resumed", "scheduled",
-                 "tables", "told")
 
     def __init__(self, number: int, request: Request, groups: int) -> None:
         self.id, self.request = number, request
@@ -35,54 +33,65 @@ class Live:
         self.tables: list[array.array | None] = [None] * groups
         self.told = [0] * groups  # entries that the library has as they are
         self.nulled = [0] * groups  # leading entries that are null for good
-        self.scheduled = self.resumed = False  # in this admission; preempted since the last record
-        self.media: dict[CacheHitSource, int] = {}
+        self.scheduled = False  # in this admission
+        self.resumed = 0  # STEP_RESUMED: preempted since the last record
+        self.media: Any = ()  # words of the kvc_medium_tokens of its last load
 
 
 class KvcScheduler:
     """Owns the scheduler handle and the references of its holds. Threads: the scheduler's."""
 
     def __init__(self, config: Any, cache: Any, library: lib.Library, log: Any) -> None:
-        self.layout = layout.Layout(config, cache, 0)
+        self.layout, self._library = layout.Layout(config, cache, 0), library
         self.handle = lib.Handle(library, "scheduler", self.layout.open, self.layout.host_caps, log)
         self.events = Events(config, cache, self.handle)
         self.live: dict[str, Live] = {}
         self.held: dict[int, list[Any]] = {}  # job -> referenced blocks
-        self.loads: dict[int, tuple[str, Any, int]] = {}  # open load -> request, kvc_block words
-        self._nothing = [array.array("q")] * self.layout.count
+        self.loads: dict[int, tuple[str, list[array.array]]] = {}  # open load -> request, tables
         self.gone, self._interval = "", Interval()
         self._tails: dict[str, Any] = {}  # finish-time hand-offs of the request that ends now
         self._failed: list[str] = []  # requests whose loads will never be in a plan
         self._unplanned: dict[int, str] = {}  # loads in no plan yet
-        self._closed = self._next_id = self._step = 0
-        groups = self.layout.count
-        self._stable = [g for g in range(groups) if self.layout.stable[g]]
-        self._lookup, self._alloc = library.lookup, library.alloc_update
-        self._in = ctypes.create_string_buffer(lib.LOOKUP_IN.size)
-        self._out = ctypes.create_string_buffer(lib.LOOKUP_OUT.size)
-        self._lookup_at = (ctypes.addressof(self._in), ctypes.addressof(self._out))
-        self._tables = ctypes.create_string_buffer(groups * lib.TABLE.size)
-        self._alloc_in = ctypes.create_string_buffer(lib.ALLOC_IN.size)
-        self._alloc_out = ctypes.create_string_buffer(lib.ALLOC_OUT.size)
-        self._tables_at, self._alloc_in_at, self._alloc_out_at = map(
-            ctypes.addressof, (self._tables, self._alloc_in, self._alloc_out))
+        self._closed = self._begun = self._steps = 0
+        self._stable = [g for g in range(self.layout.count) if self.layout.stable[g]]
+        for name in ("request", "extend", "lookup_in", "lookup_out", "alloc_in", "alloc_out",
+                     "plan", "step", "handoff", "bytes", "complete_out", "end_in", "end_out",
+                     "pending"):
+            setattr(self, "_" + name, lib.Record(name))
+        self._tables = self._new_tables(1)
+        self._no_tables = [array.array("Q")] * self.layout.count
+        self._names: list[str] = []  # of the last record, and what is known of each
         self._room(2 * self.layout.max_running)
+
+    def _new_tables(self, requests: int) -> lib.Record:
+        out = lib.Record("table", requests * self.layout.count)
+        for i in range(out.count):
+            out.words[i * TABLE] |= (i % self.layout.count) << 32
+        return out
+
+    def _room(self, requests: int) -> None:
+        self._record = lib.Record("step_request", requests)
+        self._changed = self._new_tables(requests)
+        self._touched: list[int] = []  # rows of the record that have tables
 
     def bind_kv_cache_manager(self, kv_cache_manager: Any) -> None:
         self._pool = kv_cache_manager.block_pool
         managers = kv_cache_manager.coordinator.single_type_managers
         self._windows = [(g, managers[g].req_to_blocks) for g in self._stable
-                         if self.layout.kinds[g] in (layout.SLIDING, layout.CHUNKED)]
+                         if self.layout.kinds[g] in (lib.GROUP_SLIDING, lib.GROUP_CHUNKED)]
 
     def set_xfer_handshake_metadata_pp_aware(self, metadata: dict[Any, Any]) -> None:
-        infos = layout.rank_infos([m.info for m in metadata.values()])
-        usable = lib.TYPES["list"]()
-        self.handle.check("set_ranks", lib.list_of(infos, len(infos)), usable)
+        infos = lib.rank_infos([m.info for m in metadata.values()])
+        self.handle.check("set_ranks", ctypes.byref(lib.list_of(infos)),
+                          ctypes.byref(lib.TYPES["list"]()))
+        if any(name == "lazy_mode_now" and value for name, _, value in self.handle.numbers()):
+            raise lib.KvcError("the library runs in lazy mode, and vLLM names it no blocks that "
+                               "are about to be evicted: nothing would be stored")
 
     def _call(self, slot: str, *given: Any, mild: tuple[int, ...] = ()) -> int:
         """The status. A negative one that is not mild: no further call but close; the workers are
         told with the next step, the engine goes on without kvc."""
-        status = self.handle.call(slot, *given)
+        status = getattr(self._library, slot)(self.handle.address, *given)
         if status < 0 and status not in mild:
             self._give_up(f"{slot} answered {status}: {self.handle.error()}")
         return status
@@ -95,24 +104,23 @@ class KvcScheduler:
     # ---- one request
 
     def _begin(self, request: Request) -> Live:
-        self._next_id += 1
-        st = self.live[request.request_id] = Live(self._next_id, request, self.layout.count)
+        self._begun += 1
+        st = self.live[request.request_id] = Live(self._begun, request, self.layout.count)
         self.events.began(st.id, request)
-        keys, prompt = b"".join(request.block_hashes), request.num_prompt_tokens
-        st.keys = min(len(request.block_hashes), prompt // self.layout.unit)
-        self._call("request_begin", lib.make(
-            "request", request=st.id, prompt_tokens=prompt, n_keys=st.keys,
-            keys=ctypes.cast(keys, ctypes.c_void_p), load_limit_tokens=lib.NO_LIMIT,
-            store_limit_tokens=lib.NO_LIMIT,
-            flags=NO_READ if request.skip_reading_prefix_cache else 0), mild=(lib.E_FULL,))
+        hashes, prompt = request.block_hashes, request.num_prompt_tokens
+        st.keys = min(len(hashes), prompt // self.layout.unit)
+        flags = lib.REQUEST_NO_READ if request.skip_reading_prefix_cache else 0
+        self._request.put(flags, st.id, prompt, 0, st.keys, lib.NO_LIMIT, lib.NO_LIMIT)
+        self._request.texts[3] = b"".join(hashes)
+        self._call("request_begin", self._request.address, mild=(lib.E_FULL,))
         return st
 
-    def _extend(self, st: Live) -> None:
+    def _more_keys(self, st: Live) -> None:
         hashes, first = st.request.block_hashes, st.keys
-        keys, st.keys = b"".join(hashes[first:]), len(hashes)
-        self._call("request_extend", lib.make(
-            "extend", request=st.id, first_key=first, n_keys=st.keys - first,
-            keys=ctypes.cast(keys, ctypes.c_void_p)), mild=(lib.E_FULL,))
+        st.keys = len(hashes)
+        self._extend.put(0, st.id, first, 0, st.keys - first)
+        self._extend.texts[3] = b"".join(hashes[first:])
+        self._call("request_extend", self._extend.address, mild=(lib.E_FULL,))
 
     def on_new_request(self, request: Request) -> None:
         """Those that will run soon; the others are told of at their first lookup."""
@@ -125,20 +133,14 @@ class KvcScheduler:
             return 0, False
         st = self.live.get(request.request_id) or self._begin(request)
         if st.keys != len(request.block_hashes):
-            self._extend(st)
-        lib.LOOKUP_IN.pack_into(
-            self._in, 0, 40, 0, st.id, request.num_tokens, num_computed_tokens,
-            lib.NO_LIMIT)
-        lib.LOOKUP_OUT.pack_into(self._out, 0, 24, 0, 0, 0, 0)
-        status = self._lookup(self.handle.address, *self._lookup_at)
-        if status == lib.OK:
-            tokens = lib.LOOKUP_OUT.unpack_from(self._out)[2]
-            return tokens, tokens > 0
+            self._more_keys(st)
+        self._lookup_in.put(0, st.id, request.num_tokens, num_computed_tokens, lib.NO_LIMIT)
+        status = self._call("lookup", self._lookup_in.address, self._lookup_out.room(),
+                            mild=(lib.E_STATE,))
         if status in (lib.LATER, lib.E_STATE):  # E_STATE: the end of its last load is on its way
             return None, False
-        if status < 0:
-            self._give_up(f"lookup answered {status}: {self.handle.error()}")
-        return 0, False
+        tokens = self._lookup_out.words[1] if status == lib.OK else 0
+        return tokens, tokens > 0
 
     def update_state_after_alloc(
             self, request: Request, blocks: Any, num_external_tokens: int) -> None:
@@ -147,35 +149,28 @@ class KvcScheduler:
         if st is None or self.gone:
             self._failed += [name] if tokens else []
             return
-        tables = [array.array("q", ids) for ids in blocks.get_block_ids()] if tokens else (
-            self._nothing)
+        tables = [array.array("Q", [b.block_id for b in group])
+                  for group in blocks.blocks] if tokens else self._no_tables
+        words = self._tables.words
         for g, table in enumerate(tables):
-            lib.TABLE.pack_into(self._tables, g * 32, 32, g, *table.buffer_info(), 0)
-        lib.ALLOC_IN.pack_into(self._alloc_in, 0, 48, 0, st.id, tokens, self._tables_at,
-                               self.layout.count, 32, 0)
-        self._alloc_out[:4] = ALLOC_ROOM
-        status = self._alloc(self.handle.address, self._alloc_in_at, self._alloc_out_at)
-        st.media, job = {}, 0
-        if status == lib.OK and tokens:
-            _, _, job, held, count, stride, _, media, n, width, _ = lib.ALLOC_OUT.unpack_from(
-                self._alloc_out)
-        if status == lib.E_INTERNAL:
-            self._give_up(f"alloc_update answered {status}: {self.handle.error()}")
-        if tokens and not job:
+            words[g * TABLE + 1], words[g * TABLE + 2] = table.buffer_info()
+        self._alloc_in.put(0, st.id, tokens, self._tables.address, self.layout.count, 32, 0)
+        status = self._call("alloc_update", self._alloc_in.address, self._alloc_out.room(),
+                            mild=(lib.E_ARG, lib.E_STATE, lib.E_FULL))
+        out = self._alloc_out.words
+        job = out[1] if status == lib.OK and tokens else 0
+        st.media = lib.rows_of(*out[5:8]) if job else ()
+        if job:
+            st.job, self._unplanned[job], self.loads[job] = job, name, (name, tables)
+        elif tokens:
             logger.error("kvc alloc_update of %s with %d tokens answered %d: %s; they are computed",
                          name, tokens, status, self.handle.error())
             self._failed.append(name)
-        elif tokens:
-            st.job, self._unplanned[job] = job, name
-            self.loads[job] = (name, lib.words_of(held, count, stride), stride // 8)
-            parts = lib.words_of(media, n, width)
-            for i in range(0, len(parts), width // 8):
-                source = SOURCES.get(parts[i] >> 32, CacheHitSource.EXTERNAL_UNSPECIFIED)
-                st.media[source] = parts[i + 1]
 
     def get_external_cache_hit_sources(
             self, request: Request, num_external_tokens: int) -> dict[CacheHitSource, int]:
-        return dict(getattr(self.live.get(request.request_id), "media", {}))
+        return {SOURCES.get(part[0] >> 32, CacheHitSource.EXTERNAL_UNSPECIFIED): part[1]
+                for part in getattr(self.live.get(request.request_id), "media", ())}
 
     def register_finished_partial_tail(
             self, request: Request, block_ids: Any, partial_tail_offloads: list[Any]) -> bool:
@@ -183,12 +178,6 @@ class KvcScheduler:
         return False
 
     # ---- one step
-
-    def _room(self, requests: int) -> None:
-        self._requests = requests
-        self._record = (ctypes.c_uint64 * (requests * ROW))()
-        self._words = memoryview(self._record).cast("B").cast("Q")
-        self._changed = ctypes.create_string_buffer(requests * self.layout.count * lib.TABLE.size)
 
     def _nulls(self, st: Live) -> None:
         """Leading window blocks that the engine gave back since the last record."""
@@ -201,89 +190,114 @@ class KvcScheduler:
                 at += 1
             st.nulled[g] = at
 
-    def _tables_of(self, st: Live, at: int) -> None:
-        """Writes one kvc_table a group behind offset `at`, empty where nothing changed."""
-        for g, table in enumerate(st.tables):
-            first, address, count = 0, 0, 0
-            if table is not None and st.told[g] < len(table):
-                first, (address, count) = st.told[g], table.buffer_info()
+    def _tables_of(self, st: Live, row: int) -> int:
+        """The address of the kvc_tables of a row, written anew; empty ones are unchanged."""
+        words, start = self._changed.words, row * self.layout.count * TABLE
+        for g, (table, first) in enumerate(zip(st.tables, st.told, strict=True)):
+            at, address, count = start + g * TABLE, 0, 0
+            if table is not None and first < len(table):
+                address, count = table.buffer_info()
                 st.told[g] = count
-            lib.TABLE.pack_into(self._changed, at + g * 32, 32, g, address, count, first)
+            words[at + 1], words[at + 2], words[at + 3] = address, count, first if count else 0
+        return self._changed.address + 8 * start
+
+    def _relist(self, names: list[str]) -> None:
+        """The rows of the record are those of other requests than in the last step."""
+        self._names, self._known = names, [n in self.live for n in names]
+        self._rows = [self.live[n] for n in names if n in self.live]
+        if len(self._rows) > self._record.count:
+            self._room(2 * len(self._rows))
+        words = self._record.words
+        for row, st in enumerate(self._rows):
+            words[row * ROW + 1], words[row * ROW + 5] = st.id, 8 * TABLE
+        self._requests = [st.request for st in self._rows]
+        self._full = [(st.keys + 1) * self.layout.unit for st in self._rows]  # tokens of a new key
 
     def _scheduled(self, output: SchedulerOutput) -> int:
-        """Fills the record; how many requests stand in it."""
-        cached, tokens, windows = (
-            output.scheduled_cached_reqs, output.num_scheduled_tokens, self._windows)
-        rows = [(r.req_id, r.block_ids, True) for r in output.scheduled_new_reqs]
-        rows += [(r, ids, r in cached.resumed_req_ids)
-                 for r, ids in zip(cached.req_ids, cached.new_block_ids, strict=True)]
-        if len(rows) > self._requests:
-            self._room(2 * len(rows))
-        groups, words, tables_at = self.layout.count, self._words, ctypes.addressof(self._changed)
-        row, stride, live = 0, self.layout.count * lib.TABLE.size, self.live
-        for name, ids, whole in rows:
-            st = live.get(name)
-            if st is None:
-                continue
-            request = st.request
-            if st.keys != len(request.block_hashes):
-                self._extend(st)
-            changed = whole or ids is not None or windows
-            for g in self._stable if whole or ids is not None else ():
-                if whole:
-                    st.tables[g] = array.array("q", ids[g])
-                    st.told[g] = st.nulled[g] = 0
-                else:
-                    st.tables[g].extend(ids[g])
-            if changed:
-                at = row // ROW * stride
-                self._nulls(st)
-                self._tables_of(st, at)
-                words[row], words[row + 1] = 48 | st.resumed << 32, st.id
-                words[row + 3], words[row + 4], words[row + 5] = tables_at + at, groups, 32
-                st.scheduled, st.resumed, st.job = True, False, 0
-            elif words[row + 1] != st.id or words[row + 4]:  # not as in the last step
-                words[row], words[row + 1], words[row + 5] = 48, st.id, 32
-                words[row + 3] = words[row + 4] = 0
-            known, confirmed = request.num_tokens, request.num_computed_tokens + tokens[name]
-            words[row + 2] = confirmed if confirmed < known else known
-            row += ROW
-        return row // ROW
+        """Fills the record; how many requests stand in it. Only what changed is written, and only
+        the numbers of tokens are looked at for every request."""
+        cached, new = output.scheduled_cached_reqs, output.scheduled_new_reqs
+        names, ids, computed = cached.req_ids, cached.new_block_ids, cached.num_computed_tokens
+        if new:
+            names = [r.req_id for r in new] + names
+            ids = [r.block_ids for r in new] + ids
+            computed = [r.num_computed_tokens for r in new] + computed
+        if new or cached.resumed_req_ids or names != self._names:
+            self._relist(names)
+        if len(self._rows) < len(names):  # some run without connector
+            names, ids, computed = (
+                list(itertools.compress(c, self._known)) for c in (names, ids, computed))
+        scheduled = map(output.num_scheduled_tokens.__getitem__, names)
+        confirmed = array.array("Q", map(operator.add, computed, scheduled))
+        known = list(map(tokens_known, self._requests))
+        if any(map(operator.gt, confirmed, known)):  # drafts, or tokens still to be sampled
+            confirmed = array.array("Q", map(min, confirmed, known))
+        words = self._record.words
+        words[2 : ROW * len(names) : ROW] = memoryview(confirmed)
+        if any(map(operator.ge, confirmed, self._full)):
+            for row, st in enumerate(self._rows):
+                if confirmed[row] >= self._full[row] and len(st.request.block_hashes) > st.keys:
+                    self._more_keys(st)
+                    self._full[row] = (st.keys + 1) * self.layout.unit
+        for row in self._touched:
+            words[row * ROW], words[row * ROW + 4] = 8 * ROW, 0
+        self._touched = [row for row, more in enumerate(ids) if more is not None or self._windows]
+        for row in self._touched:
+            st, more, at = self._rows[row], ids[row], row * ROW
+            if more is not None:
+                whole = names[row] in cached.resumed_req_ids or not st.scheduled
+                self._grow(st, more, whole)
+            self._nulls(st)
+            words[at], words[at + 3] = 8 * ROW | st.resumed << 32, self._tables_of(st, row)
+            words[at + 4] = self.layout.count
+            st.scheduled, st.resumed, st.job = True, 0, 0
+        return len(names)
 
-    def _preempted(self, names: Any) -> Any:
-        found = [st for st in map(self.live.get, names or ()) if st is not None]
+    def _grow(self, st: Live, ids: Any, whole: bool) -> None:
+        for g in self._stable:
+            if whole:
+                st.tables[g] = array.array("Q", ids[g])
+                st.told[g] = st.nulled[g] = 0
+            else:
+                st.tables[g].extend(ids[g])
+
+    def _preempted(self, names: Any) -> array.array:
+        found = [self.live[n] for n in names if n in self.live]
         for st in found:
-            st.scheduled, st.resumed = False, True
-        return (ctypes.c_uint64 * len(found))(*(st.id for st in found))
+            st.scheduled, st.resumed = False, lib.STEP_RESUMED
+        return array.array("Q", [st.id for st in found])
+
+    def _packed(self, handoffs: Any) -> bytes:
+        """kvc_handoff of each (request, group, block, boundary)."""
+        return b"".join(self._handoff.pack(g, r, b, t) for r, g, b, t in handoffs)
 
     def build_connector_meta(self, scheduler_output: SchedulerOutput) -> KvcMetadata:
         output = scheduler_output
         if self.gone:
             return self._last_words()
-        ids = self._preempted(output.preempted_req_ids)
-        count = self._scheduled(output)
-        state = output.kv_connector_block_state
-        handoffs = b"".join(
-            lib.HANDOFF.pack(32, group, self.live[name].id, block, tokens)
-            for name, entries in (state.boundary_state_offloads if state else {}).items()
-            if name in self.live for group, block, tokens in entries)
-        self._step += 1
-        plan = lib.make("plan")
-        scheduled = lib.TYPES["list"](
-            ctypes.addressof(self._record), count, 8 * ROW, 0)
-        status = self._call("build_store_jobs", lib.make(
-            "step", step=self._step, preempted=ctypes.addressof(ids), n_preempted=len(ids),
-            scheduled=scheduled, handoffs=lib.packed(handoffs, 32),
-            candidates=lib.packed(b"", 32)), plan)
-        if status < 0:
+        preempted = output.preempted_req_ids
+        ids = self._preempted(preempted) if preempted else self._no_tables[0]
+        count, state, handoffs = self._scheduled(output), output.kv_connector_block_state, b""
+        if state and state.boundary_state_offloads:
+            handoffs = self._packed(
+                (self.live[name].id, *entry)
+                for name, entries in state.boundary_state_offloads.items()
+                if name in self.live for entry in entries)
+        self._steps += 1
+        self._step.put(
+            0, self._steps, self._record.address, count, 8 * ROW, 0, *ids.buffer_info(),
+            0, len(handoffs) // self._handoff.size, self._handoff.size, 0, 0, 0, 32, 0)
+        self._step.texts[7] = handoffs
+        if self._call("build_store_jobs", self._step.address, self._plan.room()) < 0:
             return self._last_words()
         failed, self._failed, loads = self._failed, [], {}
-        for job in lib.elements("plan_job", plan.jobs):
-            if job.kind == lib.JOB_LOAD:
-                loads[job.job] = self._unplanned.pop(job.job)
-            elif job.held.count:
-                self._hold(job.job, lib.block_ids(job.held))
-        return KvcMetadata(ctypes.string_at(plan.bytes.data, plan.bytes.size), loads, failed)
+        plan = self._plan.words
+        for job in lib.rows_of(*plan[2:5]):
+            if job[0] >> 32 == lib.JOB_LOAD:
+                loads[job[1]] = self._unplanned.pop(job[1])
+            elif job[4]:
+                self._hold(job[1], lib.block_ids(*job[3:6]))
+        return KvcMetadata(ctypes.string_at(plan[5], plan[6]), loads, failed)
 
     def _last_words(self) -> KvcMetadata:
         failed, self._failed = [*self._failed, *self._unplanned.values()], []
@@ -291,7 +305,7 @@ class KvcScheduler:
         return KvcMetadata(failed=failed, close=self.gone)
 
     def _hold(self, job: int, ids: Any) -> None:
-        blocks = [self._pool.blocks[i] for i in ids]
+        blocks = list(map(self._pool.blocks.__getitem__, ids))
         self._pool.touch(blocks)
         self.held.setdefault(job, []).extend(blocks)
 
@@ -300,37 +314,37 @@ class KvcScheduler:
     def update_connector_output(self, connector_output: Any) -> None:
         meta = connector_output.kv_connector_worker_meta
         if isinstance(meta, KvcWorkerMetadata):
-            self._closed += meta.closed
+            self._closed += len(meta.failures)
             for why in meta.failures:
                 self._give_up(why)
-            if meta.reports and not self.gone:
-                self._complete(meta.reports)
+            for report in meta.reports:
+                self._complete(report)
         # A load may have a result before its copies have ended (deadline): hold its blocks now.
-        over = connector_output.finished_recving or ()
-        for job, (name, blocks, width) in self.loads.items() if over else ():
-            st = self.live.get(name)
-            if name in over and job not in self.held and (st is None or st.job == job):
-                self._hold(job, blocks[1::width])
+        over = connector_output.finished_recving if self.loads else ()
+        for job, (name, tables) in self.loads.items() if over else ():
+            if name in over and job not in self.held and (
+                    name not in self.live or self.live[name].job == job):
+                self._hold(job, [i for table in tables for i in reversed(table) if i])
         if self._closed >= self.layout.ranks:
+            self.loads.clear()
             for job in list(self.held):
                 self._release(job, ())
-            self.loads.clear()
 
-    def _complete(self, reports: list[bytes]) -> None:
-        given = (lib.TYPES["bytes"] * len(reports))(*map(lib.bytes_of, reports))
-        out = lib.make("complete_out")
-        if self._call("complete", given, len(reports), out) < 0:
+    def _complete(self, report: bytes) -> None:
+        self._bytes.texts[0], self._bytes.words[1] = report, len(report)
+        if self.gone or self._call(
+                "complete", self._bytes.address, 1, self._complete_out.room()) < 0:
             return
-        for job in lib.elements("ended_job", out.jobs):
-            self.loads.pop(job.job, None)
-            if job.job in self.held:
-                self._release(job.job, lib.block_ids(job.released) if job.released.count else ())
+        for job in lib.rows_of(*self._complete_out.words[1:4]):
+            self.loads.pop(job[1], None)
+            if job[1] in self.held:
+                self._release(job[1], lib.block_ids(*job[7:10]))
 
     def _release(self, job: int, ids: Any) -> None:
         """Drops the references of a job, in the order of `ids` if that names them all."""
         blocks = self.held.pop(job)
         self._pool.free_blocks(
-            [self._pool.blocks[i] for i in ids] if len(ids) == len(blocks) else blocks)
+            map(self._pool.blocks.__getitem__, ids) if len(ids) == len(blocks) else blocks)
 
     def request_finished_all_groups(
             self, request: Request, block_ids: tuple[list[int], ...]) -> tuple[bool, None]:
@@ -343,26 +357,29 @@ class KvcScheduler:
 
     def _end(self, st: Live, request: Request, last: Any) -> None:
         """`last`: finish-time hand-offs; None if the request owns no written blocks."""
-        tables, tails, confirmed = lib.packed(b"", 32), b"", 0
+        tables, tails, confirmed = 0, b"", 0
         if last is not None:
             self._nulls(st)
-            self._tables_of(st, 0)
-            tables = lib.TYPES["list"](ctypes.addressof(self._changed), self.layout.count, 32, 0)
-            tails = b"".join(lib.HANDOFF.pack(32, g, st.id, b, t) for g, b, t in last)
+            tables = self._tables_of(st, 0)
+            tails = self._packed((st.id, *tail) for tail in last)
             confirmed = min(request.num_computed_tokens, request.num_tokens)
-        out = lib.make("end_out")
-        status = self._call("request_end", lib.make(
-            "end_in", reason=ENDS.get(request.status, END_ERROR), request=st.id, tables=tables,
-            confirmed_tokens=confirmed, handoffs=lib.packed(tails, 32)), out, mild=(lib.E_ARG,))
+        self._end_in.put(
+            ENDS.get(request.status, lib.END_ERROR), st.id, confirmed,
+            tables, self.layout.count if tables else 0, 8 * TABLE, 0,
+            0, len(tails) // self._handoff.size, self._handoff.size, 0)
+        self._end_in.texts[6] = tails
+        status = self._call("request_end", self._end_in.address, self._end_out.room(),
+                            mild=(lib.E_ARG,))
+        out = self._end_out.words
         if status < 0:
             logger.error("kvc request_end of %s answered %d: %s", request.request_id, status,
                          self.handle.error())
-        elif out.job and out.held.count:
-            self._hold(out.job, lib.block_ids(out.held))
+        elif out[1] and out[3]:
+            self._hold(out[1], lib.block_ids(*out[2:5]))
         self.events.ended(st.id, {*self.held, *self.loads})
 
     def reset_cache(self) -> bool:
-        status = 0 if self.gone else self._call("reset", RESET_INVALIDATE, mild=(lib.E_STATE,))
+        status = 0 if self.gone else self._call("reset", lib.RESET_INVALIDATE, mild=(lib.E_STATE,))
         if status < 0:
             logger.warning("kvc reset answered %d: %s", status, self.handle.error())
         return status >= 0
@@ -371,9 +388,8 @@ class KvcScheduler:
         """Whether blocks of stores will come back that an idle engine must wait for."""
         if self.gone or not self.held:
             return bool(self.held) and self._closed < self.layout.ranks
-        out = lib.make("pending")
-        self._call("has_pending", out)
-        return out.held_blocks > out.quarantined_blocks
+        self._call("has_pending", self._pending.room())
+        return self._pending.words[3] > self._pending.words[4]
 
     def has_pending_block_frees(self) -> bool:
         """Whether the end of a copy gives a block back to the pool."""
@@ -387,20 +403,11 @@ class KvcScheduler:
 
     def _stats(self) -> Any:
         """Yields (name, labels, value) of every counter and gauge."""
-        if self.handle.address is None:
-            return
-        needed, kind = ctypes.c_uint64(), lib.TYPES["stat"]
-        self.handle.call("stats", 0, ctypes.sizeof(kind), 0, needed)
-        room = (kind * needed.value)()
-        if self.handle.call("stats", room, ctypes.sizeof(kind), len(room), needed) == lib.OK:
-            for stat in room:
-                yield lib.text_of(stat.name), lib.text_of(stat.labels), stat.value
-        offers = lib.make("boundary_stats")
-        if self.handle.call("boundary_stats", offers) == lib.OK:
-            for outcome in [n for n, _ in offers.handoffs._fields_[1:] if n != "pending"]:
-                label = "outcome=" + OUTCOMES.get(outcome, outcome)
-                yield "handoffs", label, getattr(offers.handoffs, outcome)
-                yield "offers", "outcome=" + outcome, getattr(offers.all_offers, outcome)
+        yield from self.handle.numbers()
+        for outcome, handoffs, offers in self.handle.outcomes():
+            if outcome not in ("published", "pending"):
+                yield "handoffs", "outcome=" + OUTCOMES.get(outcome, outcome), handoffs
+                yield "offers", "outcome=" + outcome, offers
 
     def shutdown(self) -> None:
         self.gone = self.gone or "shut down"

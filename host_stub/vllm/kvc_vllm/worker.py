@@ -11,7 +11,6 @@ from vllm.logger import init_logger
 from kvc_vllm import layout, lib
 
 logger = init_logger("vllm.kvc.worker")
-FENCE_CUDA_STREAM = 2
 
 
 @dataclass
@@ -29,17 +28,15 @@ class KvcWorkerMetadata(base.KVConnectorWorkerMetadata):
     """One step, worker to scheduler."""
 
     reports: list[bytes]
-    failures: list[str] = field(default_factory=list)
-    closed: int = 0  # workers that closed their handle
+    failures: list[str]  # one of each worker that closed its handle in this step
 
     def aggregate(self, other: "KvcWorkerMetadata") -> "KvcWorkerMetadata":
-        return KvcWorkerMetadata(self.reports + other.reports, self.failures + other.failures,
-                                 self.closed + other.closed)
+        return KvcWorkerMetadata(self.reports + other.reports, self.failures + other.failures)
 
 
 @dataclass
 class KvcHandshake(base.KVConnectorHandshakeMetadata):
-    info: tuple[int, int, int, bytes, bytes]  # layout.rank_info
+    info: tuple[int, int, int, bytes, bytes]  # lib.rank_info
 
 
 class KvcWorker:
@@ -52,25 +49,26 @@ class KvcWorker:
         self._fence = lib.make("fence")
         self._jobs: dict[int, str] = {}  # open loads
         self._failed: set[str] = set()
-        self._meta: KvcWorkerMetadata | None = None
-        self._gone = ""
-        self._told = self._cuda = False
+        self._reports: list[bytes] = []
+        self._failures: list[str] = []
+        self._gone, self._cuda = "", False
         self._info: KvcHandshake | None = None
 
     def register_kv_caches(self, kv_caches: dict[str, torch.Tensor]) -> None:
         regions, out = layout.regions(self._layout, self._cache, kv_caches), lib.make("rank_info")
         self._tensors = kv_caches  # the library reads and writes them until close
-        self._handle.check("register_regions", lib.list_of(regions, len(regions)), out)
-        self._info = KvcHandshake(layout.rank_info(out))
-        self._cuda = any(r.device_kind == layout.CUDA for r in regions)
+        self._handle.check(
+            "register_regions", ctypes.byref(lib.list_of(regions)), ctypes.byref(out))
+        self._info = KvcHandshake(lib.rank_info(out))
+        self._cuda = any(r.device_kind == lib.DEVICE_CUDA for r in regions)
 
     def _submit(self, slot: str, plan: bytes) -> None:
         if self._gone or not plan:
             return
         if self._cuda:
-            self._fence.kind = FENCE_CUDA_STREAM
+            self._fence.kind = lib.FENCE_CUDA_STREAM
             self._fence.object = torch.cuda.current_stream().cuda_stream
-        status = self._handle.call(slot, lib.bytes_of(plan), self._fence)
+        status = self._handle.call(slot, lib.bytes_of(plan), ctypes.byref(self._fence))
         if status < 0:
             self._give_up(f"{slot} answered {status}: {self._handle.error()}")
 
@@ -87,34 +85,33 @@ class KvcWorker:
     def _give_up(self, why: str) -> None:
         """Closes the handle; what was being loaded has failed. The engine goes on without kvc."""
         if not self._gone:
-            self._gone = why
+            self._gone, self._failures = why, [why]
             logger.error("kvc rank given up: %s", why)
             self._handle.close()
 
     def get_transfer_results(self, finished_req_ids: set[str]) -> base.KVConnectorTransferResults:
         """Every load of this rank exactly once, failed ones in both sets."""
-        out, news, reports = base.KVConnectorTransferResults(), lib.make("progress"), []
-        if not self._gone and (status := self._handle.call("progress", news)) < 0:
+        out, news = base.KVConnectorTransferResults(), lib.make("progress")
+        if not self._gone and (
+                status := self._handle.call("progress", ctypes.byref(news))) < 0:
             self._give_up(f"progress answered {status}: {self._handle.error()}")
         if self._gone:
             self._failed.update(self._jobs.values())
             self._jobs.clear()
         else:
-            for done in lib.elements("load_done", news.loads):
-                request = self._jobs.pop(done.job)
-                (out.finished_recving if done.status == lib.OK else self._failed).add(request)
+            for done in lib.rows_of(news.loads.data, news.loads.count, news.loads.stride):
+                request = self._jobs.pop(done[2])
+                (out.finished_recving if done[0] >> 32 == lib.OK else self._failed).add(request)
             if news.report.size:
-                reports.append(ctypes.string_at(news.report.data, news.report.size))
+                self._reports.append(ctypes.string_at(news.report.data, news.report.size))
         out.failed_recving, self._failed = self._failed, set()
         out.finished_recving |= out.failed_recving
-        closed, self._told = bool(self._gone) and not self._told, bool(self._gone)
-        self._meta = KvcWorkerMetadata(
-            reports, [self._gone] if closed else [], int(closed)) if reports or closed else None
         return out
 
     def build_connector_worker_meta(self) -> KvcWorkerMetadata | None:
-        meta, self._meta = self._meta, None
-        return meta
+        meta = KvcWorkerMetadata(self._reports, self._failures)
+        self._reports, self._failures = [], []
+        return meta if meta.reports or meta.failures else None
 
     def get_handshake_metadata(self) -> KvcHandshake | None:
         return self._info

@@ -2,9 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -43,14 +41,6 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def config(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("config") / "kvc.toml"
-    path.write_text('[connector]\nkind = "simple_cpu"\n\n[host]\nbytes = "256MiB"\n')
+    path.write_text('[connector]\nkind = "simple_cpu"\nload_deadline_ms = 1000\n\n'
+                    '[host]\nbytes = "256MiB"\n')
     return str(path)
-
-
-@pytest.fixture
-def faults(library: str) -> Iterator[Any]:
-    from faults import Faults
-
-    found = Faults(library)
-    yield found
-    found.clear()

@@ -1,13 +1,15 @@
 """A vLLM engine for tests: token prompts in; tokens, log-probabilities and external hits out."""
 
+import ctypes
 import os
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from prometheus_client import REGISTRY
 from vllm import LLM, SamplingParams
 from vllm.distributed.kv_transfer import get_kv_transfer_group
@@ -15,10 +17,13 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorTransfe
 from vllm.v1.engine import EngineCoreRequest
 from vllm.v1.kv_cache_interface import is_full_attention_spec
 
+from faults import Faults
 from kvc_vllm import lib
 from models import VOCABULARY
 
-IN_PROCESS = os.environ.get("VLLM_ENABLE_V1_MULTIPROCESSING", "1") == "0"
+FENCE_COUNTER = 3
+MODE = "VLLM_ENABLE_V1_MULTIPROCESSING"
+IN_PROCESS = os.environ.get(MODE, "1") == "0"
 
 
 def prompt(tokens: int, seed: int = 1) -> list[int]:
@@ -68,10 +73,29 @@ def scrub(worker: Any) -> None:
         cache.untyped_storage().fill_(0)
 
 
+def arm(_worker: Any, library: str, point: str, countdown: int) -> None:
+    """Runs in the worker's process."""
+    Faults(library).arm(point, countdown)
+
+
+def tripped(_worker: Any, library: str) -> bool:
+    """Whether the armed point failed; nothing is armed any more."""
+    faults = Faults(library)
+    out = faults.tripped()
+    faults.clear()
+    return out
+
+
 class Engine:
-    """One LLM; close() ends it and what it started."""
+    """One LLM; close() ends it and what it started. Without connector always in this process."""
 
     def __init__(self, model: str, transfer: dict[str, Any] | None, **options: Any) -> None:
+        self.in_process = IN_PROCESS or transfer is None
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(MODE, "0" if self.in_process else "1")
+            self._start(model, transfer, options)
+
+    def _start(self, model: str, transfer: dict[str, Any] | None, options: dict[str, Any]) -> None:
         if "qwen3_5" in model:
             options = {"mamba_cache_mode": "align", "prefix_match_unit": 32, **options}
         self.model = model
@@ -134,7 +158,7 @@ class Engine:
 
     def drain(self) -> None:
         """Steps until no copy holds a device block any more."""
-        if not IN_PROCESS:
+        if not self.in_process:
             return
         deadline = time.monotonic() + 120
         while self.core.scheduler.has_requests():
@@ -143,16 +167,29 @@ class Engine:
 
     def reset_device(self) -> None:
         """Empties the device's prefix cache; the connector keeps its tier."""
-        deadline = time.monotonic() + 120
-        self.drain()
-        while not self.llm.reset_prefix_cache():
-            assert time.monotonic() < deadline, "the prefix cache could not be reset within 120 s"
-            time.sleep(0.05)
+        self._reset()
         self.llm.collective_rpc(scrub)
 
     def reset_connector(self) -> None:
+        self._reset(reset_connector=True)
+
+    def _reset(self, **options: bool) -> None:
         self.drain()
-        assert self.llm.reset_prefix_cache(reset_connector=True)
+        self.step_until(lambda: self.llm.reset_prefix_cache(**options), "cache was reset")
+
+    def step_until(self, done: Callable[[], bool], what: str) -> None:
+        """Steps, by requests that are too short to be stored, in which copies end."""
+        deadline = time.monotonic() + 120
+        while not done():
+            assert time.monotonic() < deadline, f"not within 120 s: {what}"
+            self.one(prompt(8), 1)
+
+    def arm(self, library: str, point: str, countdown: int = 0) -> None:
+        """The library fails at this fault point, in the process that runs it."""
+        self.llm.collective_rpc(arm, args=(library, point, countdown))
+
+    def tripped(self, library: str) -> bool:
+        return all(self.llm.collective_rpc(tripped, args=(library,)))
 
     def close(self) -> None:
         self.llm.llm_engine.engine_core.shutdown()
@@ -197,10 +234,10 @@ class Engine:
         sched = self.connector.impl
         assert not sched.held and not sched.loads and not sched.live and not sched.gone
         pending = lib.make("pending")
-        sched.handle.call("has_pending", pending)
+        sched.handle.call("has_pending", ctypes.byref(pending))
         assert (pending.load_jobs, pending.store_jobs, pending.held_blocks) == (0, 0, 0)
         stats = lib.make("boundary_stats")
-        sched.handle.call("boundary_stats", stats)
+        sched.handle.call("boundary_stats", ctypes.byref(stats))
         for row in (stats.handoffs, stats.all_offers):
             counts = {n: getattr(row, n) for n, _ in row._fields_}
             assert counts.pop("published") == sum(counts.values())
@@ -264,6 +301,27 @@ class Engine:
             worker.get_transfer_results = plain
 
     @contextmanager
+    def loads_stuck(self) -> Iterator[None]:
+        """The copies of loads wait until the end of this context; those of stores do not."""
+        worker, reached = self.worker.impl, ctypes.c_uint64(0)
+        plain, fence = worker._submit, worker._fence
+
+        def submit(slot: str, plan: bytes) -> None:
+            loads = slot == "submit_loads"
+            fence.kind, fence.value = (FENCE_COUNTER if loads else 0), 1
+            fence.counter = ctypes.addressof(reached) if loads else None
+            plain(slot, plan)
+
+        worker._submit = submit
+        worker.reached = reached  # the library may read it until close
+        try:
+            yield
+        finally:
+            reached.value = 1
+            worker._submit = plain
+            fence.kind, fence.counter = 0, None
+
+    @contextmanager
     def results_withheld(self) -> Iterator[None]:
         """No load comes to an end for the engine."""
         worker = self.worker
@@ -284,8 +342,8 @@ class Engine:
         def schedule(*args: Any, **kwargs: Any) -> Any:
             nonlocal done
             running = scheduler.running
-            if not done and not taken and len(running) == requests and not any(
-                    r.is_prefill_chunk for r in running):
+            if not done and (taken or (len(running) == requests and not any(
+                    r.is_prefill_chunk for r in running))):  # again: windows give blocks back
                 taken.extend(pool.get_new_blocks(pool.get_num_free_blocks()))
             out = plain(*args, **kwargs)
             if taken and out.preempted_req_ids:
