@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Runs kvc-run over the probe with one script and over none, and compares: outputs are the same, no
-# byte is wrong, no finding, the script did something, and the end is as told.
+# Runs kvc-run over the probe with one script and over none, and compares: outputs are the same
+# (KVC-H-062), no byte is wrong, no finding, the script did something, and the end is as told.
 # usage: run_script.sh <bin> <lib> <model.toml> <scratch> <end> <TOML text> [kvc-run option..]
 # end: right     exit code 0
-#      given_up  exit code 1: the engine ran on without the connector
+#      given_up  exit code 1: the engine ran on without the connector (KVC-H-065)
 #      refused   the connector did not open
 set -u
 bin=$1 lib=$2 model=$3 scratch=$4 want=$5 script=$6
