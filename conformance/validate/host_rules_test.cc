@@ -1,0 +1,601 @@
+// Every rule of the host that the layer sees, broken once: the first finding names it.
+#include <boost/test/data/test_case.hpp>
+#include <boost/test/unit_test.hpp>
+
+#include "conformance/validate/table.h"
+#include "conformance/validate/tests/planted_test.h"
+
+namespace kvc::validate::testing {
+namespace {
+
+// Request `id` runs with `n` tokens in blocks first, first + 1, ...
+void run_at(Host& h, std::uint64_t id, std::uint64_t n, std::int64_t first) {
+  Blocks blocks;
+  for (std::uint64_t p = 0; p < n / 16; ++p) {
+    blocks.push_back(first + static_cast<std::int64_t>(p));
+  }
+  h.begin(id, n);
+  h.lookup(id, n);
+  h.alloc(id, 0, blocks);
+  h.schedule(id, n, blocks);
+}
+
+kvc_status begin_with_keys(Host& h, std::uint64_t id, std::uint64_t tokens,
+                           const std::vector<std::uint8_t>& mine) {
+  const kvc_request r{sizeof r,    0,           id,           tokens,
+                      mine.data(), tokens / 16, KVC_NO_LIMIT, KVC_NO_LIMIT};
+  return slots::request_begin(h.sched, &r);
+}
+
+kvc_status answer_full(kvc_sched*, const kvc_request*) { return KVC_E_FULL; }
+
+void register_with(Host& h, std::uint64_t size, std::uint64_t stride, std::uint64_t mask) {
+  static std::uint64_t memory[2048];
+  const kvc_region region{
+      sizeof region, KVC_DEVICE_HOST, 0,   0,   reinterpret_cast<std::uint8_t*>(memory),
+      size,          stride,          128, mask};
+  const kvc_list regions = kvc_list_of(&region, 1, sizeof region);
+  kvc_rank_info info{};
+  info.struct_size = sizeof info;
+  slots::register_regions(h.rank, &regions, &info);
+}
+
+void set_ranks_with(Host& h, std::uint32_t rank, std::uint64_t pages) {
+  kvc_class klass{sizeof klass, 0, 3, 1, 1024, 0};
+  const kvc_rank_info info{sizeof info, rank, pages, kvc_list_of(&klass, 1, sizeof klass), {}};
+  const kvc_list ranks = kvc_list_of(&info, 1, sizeof info);
+  kvc_list usable{};
+  slots::set_ranks(h.sched, &ranks, &usable);
+}
+
+const Planted every_call[] = {
+    {"KVC-H-001", "a call inside another of the same handle",
+     [](Host& h) {
+       h.begin(1, 16);
+       script().lookup_cancel = [&](kvc_sched*, std::uint64_t) {
+         script().lookup_cancel = nullptr;
+         return slots::request_begin(h.sched, nullptr);
+       };
+       slots::lookup_cancel(h.sched, 1);
+     }},
+    {"KVC-H-002", "a handle that was closed",
+     [](Host& h) {
+       kvc_sched* const old = h.sched;
+       h.close();
+       slots::lookup_cancel(old, 1);
+     }},
+    {"KVC-H-002", "a handle of the other role",
+     [](Host& h) { slots::pump_rank(reinterpret_cast<kvc_rank*>(h.sched), 1); }},
+    {"KVC-H-002", "no handle", [](Host&) { slots::pump_rank(nullptr, 1); }},
+    {"KVC-H-003", "a struct that is too short",
+     [](Host& h) {
+       const kvc_request r{8, 0, 1, 16, nullptr, 0, KVC_NO_LIMIT, KVC_NO_LIMIT};
+       slots::request_begin(h.sched, &r);
+     }},
+    {"KVC-H-003", "an unknown flag", [](Host& h) { h.begin(1, 16, 1U << 30U); }},
+    {"KVC-H-003", "keys that are not there",
+     [](Host& h) {
+       const kvc_request r{sizeof r, 0, 1, 32, nullptr, 2, KVC_NO_LIMIT, KVC_NO_LIMIT};
+       slots::request_begin(h.sched, &r);
+     }},
+    {"KVC-H-003", "a list that cannot be read",
+     [](Host& h) {
+       const kvc_alloc_in in{sizeof in, 0, 1, 0, {reinterpret_cast<void*>(4096), 2, 32, 0}};
+       kvc_alloc_out out{};
+       out.struct_size = sizeof out;
+       slots::alloc_update(h.sched, &in, &out);
+     }},
+    {"KVC-H-003", "unknown flags of reset", [](Host& h) { slots::reset(h.sched, 2); }},
+    {"KVC-H-005", "a call after KVC_E_INTERNAL",
+     [](Host& h) {
+       script().lookup_cancel = [](kvc_sched*, std::uint64_t) { return KVC_E_INTERNAL; };
+       h.begin(1, 16);
+       slots::lookup_cancel(h.sched, 1);
+       slots::lookup_cancel(h.sched, 1);
+     }},
+    {"KVC-H-006", "the log calls the plugin",
+     [](Host& h) {
+       h.on_log = [&] {
+         h.on_log = nullptr;
+         kvc_pending p{};
+         p.struct_size = sizeof p;
+         slots::has_pending(h.sched, &p);
+       };
+       given_host().log(given_host().self, KVC_LOG_INFO, kvc_text_of("a line"));
+     }},
+    {"KVC-H-006", "memory that is not aligned",
+     [](Host& h) {
+       h.table.alloc = [](kvc_host*, std::uint64_t, std::uint64_t) noexcept -> void* {
+         static std::uint64_t place[64];
+         return reinterpret_cast<std::uint8_t*>(place) + 1;
+       };
+       h.table.release = [](kvc_host*, void*, std::uint64_t, std::uint64_t) noexcept {};
+       h.open();
+       void* const p = given_host().alloc(given_host().self, 64, 64);
+       given_host().release(given_host().self, p, 64, 64);
+     },
+     false},
+    {"KVC-H-007", "has_key answers 7",
+     [](Host& h) {
+       h.table.has_key = [](kvc_host*, std::uint32_t, std::int64_t, const std::uint8_t*,
+                            std::uint64_t*) noexcept -> kvc_status { return 7; };
+       h.open();
+       h.begin(1, 16);
+       script().lookup = [](kvc_sched* s, const kvc_lookup_in* in, kvc_lookup_out* out) {
+         const std::uint8_t key[8] = {};
+         std::uint64_t end = 0;
+         given_host().has_key(given_host().self, 0, 1, key, &end);
+         return right_api().lookup(s, in, out);
+       };
+       h.lookup(1, 16);
+     },
+     false},
+    {"KVC-H-007", "block_of names no block of the device",
+     [](Host& h) {
+       h.table.block_of = [](kvc_host*, std::uint32_t, const std::uint8_t*,
+                             std::int64_t* block) noexcept -> kvc_status {
+         *block = 64;
+         return 1;
+       };
+       h.open();
+       h.begin(1, 16);
+       script().lookup = [](kvc_sched* s, const kvc_lookup_in* in, kvc_lookup_out* out) {
+         const std::uint8_t key[8] = {};
+         std::int64_t block = 0;
+         given_host().block_of(given_host().self, 0, key, &block);
+         return right_api().lookup(s, in, out);
+       };
+       h.lookup(1, 16);
+     },
+     false},
+};
+
+const Planted opening[] = {
+    {"KVC-H-010", "a rank with another layout",
+     [](Host& h) {
+       slots::open_scheduler(&h.table, &h.layout, &h.sched);
+       h.layout.device_blocks = 32;
+       slots::open_rank(&h.table, &h.layout, &h.rank);
+     },
+     false},
+    {"KVC-H-010", "a rank twice",
+     [](Host& h) {
+       kvc_rank* again = nullptr;
+       slots::open_rank(&h.table, &h.layout, &again);
+     }},
+    {"KVC-H-010", "a rank beyond ranks",
+     [](Host& h) {
+       h.layout.rank = 3;
+       slots::open_rank(&h.table, &h.layout, &h.rank);
+     },
+     false},
+    {"KVC-H-011", "set_ranks twice", [](Host& h) { set_ranks_with(h, 0, 100); }},
+    {"KVC-H-011", "pages that no rank has",
+     [](Host& h) {
+       h.open_handles();
+       register_with(h, 64 * 128, 128, 3);
+       set_ranks_with(h, 0, 99);
+     },
+     false},
+    {"KVC-H-011", "a rank that is not there",
+     [](Host& h) {
+       h.open_handles();
+       set_ranks_with(h, 1, 100);
+     },
+     false},
+    {"KVC-H-012", "regions twice", [](Host& h) { register_with(h, 64 * 128, 128, 3); }},
+    {"KVC-H-012", "a region that is too short",
+     [](Host& h) {
+       h.open_handles();
+       register_with(h, 63 * 128, 128, 3);
+     },
+     false},
+    {"KVC-H-012", "a cacheable group without region",
+     [](Host& h) {
+       h.open_handles();
+       register_with(h, 64 * 128, 128, 1);
+     },
+     false},
+    {"KVC-H-012", "a plan before the regions",
+     [](Host& h) {
+       h.open_handles();
+       h.build();
+       h.submit();
+     },
+     false},
+};
+
+const Planted requests[] = {
+    {"KVC-H-020", "request 0", [](Host& h) { h.begin(0, 16); }},
+    {"KVC-H-020", "an id that was used",
+     [](Host& h) {
+       h.begin(1, 16);
+       h.end(1, 0);
+       h.begin(1, 16);
+     }},
+    {"KVC-H-021", "more keys than tokens hold",
+     [](Host& h) {
+       const auto mine = keys(1, 0, 2);
+       const kvc_request r{sizeof r, 0, 1, 31, mine.data(), 2, KVC_NO_LIMIT, KVC_NO_LIMIT};
+       slots::request_begin(h.sched, &r);
+     }},
+    {"KVC-H-021", "more keys than the limits of open hold",
+     [](Host& h) {
+       const auto mine = keys(1, 0, 200);
+       const kvc_request r{sizeof r, 0, 1, 32, mine.data(), 200, KVC_NO_LIMIT, KVC_NO_LIMIT};
+       slots::request_begin(h.sched, &r);
+     }},
+    {"KVC-H-021", "a prompt that is too long", [](Host& h) { h.begin(1, 1040); }},
+    {"KVC-H-021", "keys with a hole",
+     [](Host& h) {
+       h.begin(1, 16);
+       h.extend(1, 2, 1);
+     }},
+    {"KVC-H-022", "one key at two positions",
+     [](Host& h) {
+       h.begin(1, 48);
+       begin_with_keys(h, 2, 16, keys(1, 1, 1));
+     }},
+    {"KVC-H-022", "one key behind two keys",
+     [](Host& h) {
+       h.begin(1, 32);
+       auto mine = keys(2, 0, 1);
+       const auto second = keys(1, 1, 1);
+       mine.insert(mine.end(), second.begin(), second.end());
+       begin_with_keys(h, 2, 32, mine);
+     }},
+    {"KVC-H-023", "a lookup of nobody", [](Host& h) { h.lookup(5, 32); }},
+    {"KVC-H-023", "keys of nobody", [](Host& h) { h.extend(5, 0, 1); }},
+    {"KVC-H-023", "an allocation of nobody", [](Host& h) { h.alloc(5, 0, {1}); }},
+    {"KVC-H-023", "a cancelled lookup of nobody",
+     [](Host& h) { slots::lookup_cancel(h.sched, 5); }},
+    {"KVC-H-023", "the end of nobody", [](Host& h) { h.end(5, 0); }},
+    {"KVC-H-023", "nobody is scheduled",
+     [](Host& h) {
+       h.schedule(5, 16, {1});
+       h.build();
+     }},
+    {"KVC-H-024", "a request ends twice",
+     [](Host& h) {
+       h.begin(1, 16);
+       h.end(1, 0);
+       h.end(1, 0);
+     }},
+    {"KVC-H-024", "a request is forgotten",
+     [](Host& h) {
+       h.begin(1, 16);
+       for (int i = 0; i < 1000; ++i) h.step();
+       h.close();
+     }},
+    {"KVC-H-030", "device tokens inside a block",
+     [](Host& h) {
+       h.begin(1, 64);
+       h.lookup(1, 64, 8);
+     }},
+    {"KVC-H-030", "all tokens are on the device",
+     [](Host& h) {
+       h.begin(1, 64);
+       h.lookup(1, 64, 64);
+     }},
+    {"KVC-H-031", "more than was offered",
+     [](Host& h) {
+       script().offer = 16;
+       h.begin(1, 64);
+       h.lookup(1, 64);
+       h.alloc(1, 32, {1, 2});
+     }},
+    {"KVC-H-031", "no multiple of the hash unit",
+     [](Host& h) {
+       script().offer = 32;
+       h.begin(1, 64);
+       h.lookup(1, 64);
+       h.alloc(1, 8, {1});
+     }},
+    {"KVC-H-032", "a null entry where the load writes",
+     [](Host& h) {
+       script().offer = 32;
+       h.begin(1, 64);
+       h.lookup(1, 64);
+       h.alloc(1, 32, {1, 0});
+     }},
+    {"KVC-H-032", "a table that is too short",
+     [](Host& h) {
+       script().offer = 32;
+       h.begin(1, 64);
+       h.lookup(1, 64);
+       h.alloc(1, 32, {1}, {0, 60});
+     }},
+    {"KVC-H-032", "one block at two positions",
+     [](Host& h) {
+       script().offer = 32;
+       h.begin(1, 64);
+       h.lookup(1, 64);
+       h.alloc(1, 32, {3, 3});
+     }},
+    {"KVC-H-032", "a block that another job holds",
+     [](Host& h) {
+       begin_load(h);
+       h.begin(2, 64);
+       h.lookup(2, 64);
+       h.alloc(2, 32, {2, 3});
+     }},
+    {"KVC-H-061", "a request begins again after KVC_E_FULL",
+     [](Host& h) {
+       script().request_begin = answer_full;
+       h.begin(1, 16);
+       h.begin(1, 16);
+     }},
+};
+
+const Planted steps[] = {
+    {"KVC-H-040", "a step is left out", [](Host& h) { h.build(2); }},
+    {"KVC-H-040", "a step comes twice",
+     [](Host& h) {
+       h.build();
+       h.build(1);
+     }},
+    {"KVC-H-041", "confirmed tokens fall",
+     [](Host& h) {
+       run_at(h, 1, 64, 1);
+       h.step();
+       h.schedule(1, 48, {});
+       h.build();
+     }},
+    {"KVC-H-041", "confirmed tokens fall at the end",
+     [](Host& h) {
+       run_at(h, 1, 64, 1);
+       h.step();
+       h.end(1, 32);
+     }},
+    {"KVC-H-042", "a table that is too short",
+     [](Host& h) {
+       run_at(h, 1, 64, 1);
+       h.schedule(1, 80, {});
+       h.build();
+     }},
+    {"KVC-H-042", "a block behind the device",
+     [](Host& h) {
+       h.begin(1, 32);
+       h.schedule(1, 32, {1, 64});
+       h.build();
+     }},
+    {"KVC-H-042", "one block at two positions",
+     [](Host& h) {
+       h.begin(1, 32);
+       h.schedule(1, 32, {7, 7});
+       h.build();
+     }},
+    {"KVC-H-042", "an entry below first_changed is another",
+     [](Host& h) {
+       run_at(h, 1, 32, 1);
+       h.step();
+       h.schedule(1, 48, {1, 9, 3}, 2);
+       h.build();
+     }},
+    {"KVC-H-043", "one block at two places of two requests",
+     [](Host& h) {
+       run_at(h, 1, 32, 1);
+       run_at(h, 2, 32, 2);
+       h.build();
+     }},
+    {"KVC-H-043", "a block that was given on and is still named",
+     [](Host& h) {
+       run_at(h, 1, 32, 1);
+       h.step();
+       run_at(h, 2, 32, 2);
+       h.step();
+       h.schedule(1, 32, {});
+       h.build();
+     }},
+    {"KVC-H-044", "a hand-off of a request that is not scheduled",
+     [](Host& h) {
+       h.begin(1, 32);
+       h.handoffs = {{sizeof(kvc_handoff), 1, 1, 9, 16}};
+       h.build();
+     }},
+    {"KVC-H-044", "a hand-off of a group without state",
+     [](Host& h) {
+       run_at(h, 1, 32, 1);
+       h.handoffs = {{sizeof(kvc_handoff), 0, 1, 9, 16}};
+       h.build();
+     }},
+    {"KVC-H-044", "a boundary that is not confirmed",
+     [](Host& h) {
+       run_at(h, 1, 32, 1);
+       h.handoffs = {{sizeof(kvc_handoff), 1, 1, 9, 48}};
+       h.build();
+     }},
+    {"KVC-H-044", "a boundary inside a hash unit",
+     [](Host& h) {
+       run_at(h, 1, 32, 1);
+       h.handoffs = {{sizeof(kvc_handoff), 1, 1, 9, 20}};
+       h.build();
+     }},
+    {"KVC-H-045", "a preempted request comes back without the flag",
+     [](Host& h) {
+       run_at(h, 1, 32, 1);
+       h.step();
+       h.preempted = {1};
+       h.step();
+       h.schedule(1, 32, {1, 2});
+       h.build();
+     }},
+    {"KVC-H-045", "a request is resumed that was not preempted",
+     [](Host& h) {
+       run_at(h, 1, 32, 1);
+       h.step();
+       h.schedule(1, 32, {1, 2}, 0, KVC_STEP_RESUMED);
+       h.build();
+     }},
+    {"KVC-H-046", "a request is scheduled while it loads",
+     [](Host& h) {
+       begin_load(h);
+       h.schedule(1, 32, {1, 2});
+       h.build();
+     }},
+    {"KVC-H-047", "a held block comes back as new",
+     [](Host& h) {
+       run_at(h, 1, 32, 1);
+       script().store = {stored(2, 1), stored(1, 0)};
+       h.build();
+       h.end(1, 32, {1, 2});
+       run_at(h, 2, 32, 1);
+       h.build();
+     }},
+    {"KVC-H-047", "a held block is a candidate",
+     [](Host& h) {
+       run_at(h, 1, 32, 1);
+       script().store = {stored(2, 1)};
+       h.build();
+       h.end(1, 32, {1, 2});
+       const auto mine = keys(1, 0, 1);
+       h.candidates = {{sizeof(kvc_candidate), 0, 2, mine.data(), 16}};
+       h.build();
+     }},
+    {"KVC-H-048", "a candidate that a live table has",
+     [](Host& h) {
+       run_at(h, 1, 32, 1);
+       const auto mine = keys(1, 0, 1);
+       h.candidates = {{sizeof(kvc_candidate), 0, 1, mine.data(), 16}};
+       h.build();
+     }},
+    {"KVC-H-048", "a candidate that is no block",
+     [](Host& h) {
+       const auto mine = keys(1, 0, 1);
+       h.candidates = {{sizeof(kvc_candidate), 0, 0, mine.data(), 16}};
+       h.build();
+     }},
+    {"KVC-H-049", "nobody is preempted",
+     [](Host& h) {
+       h.preempted = {9};
+       h.build();
+     }},
+    {"KVC-H-064", "a hit beyond the cap is accepted",
+     [](Host& h) {
+       script().lookup = [](kvc_sched*, const kvc_lookup_in*, kvc_lookup_out* out) {
+         const kvc_lookup_out mine{sizeof mine, 0, 32, 0, 0};
+         return KVC_WRITE(out, &mine);
+       };
+       script().offer = 32;
+       h.begin(1, 64);
+       h.lookup(1, 64, 0, 16);
+       h.alloc(1, 32, {1, 2});
+     },
+     true, "KVC-P-060"},
+};
+
+const Planted transport[] = {
+    {"KVC-H-050", "a plan twice",
+     [](Host& h) {
+       h.build();
+       h.submit();
+       h.submit();
+     }},
+    {"KVC-H-050", "a plan with another byte",
+     [](Host& h) {
+       h.build();
+       h.plan[0] ^= 1;
+       h.submit();
+     }},
+    {"KVC-H-050", "a plan is left out",
+     [](Host& h) {
+       h.build();
+       h.build();
+       h.submit();
+     }},
+    {"KVC-H-051", "a report twice",
+     [](Host& h) {
+       h.build();
+       h.submit();
+       h.progress();
+       h.reports.push_back(h.reports.front());
+       h.complete();
+     }},
+    {"KVC-H-051", "a report that no rank made",
+     [](Host& h) {
+       h.reports.push_back({1, 2, 3});
+       h.complete();
+     }},
+    {"KVC-H-051", "a report is lost",
+     [](Host& h) {
+       h.build();
+       h.submit();
+       h.progress();
+       h.reports.clear();
+       h.step();
+       h.close();
+     }},
+    {"KVC-H-052", "a fence of no kind",
+     [](Host& h) {
+       h.build();
+       h.fence.kind = 9;
+       h.submit();
+     }},
+    {"KVC-H-052", "a counter that is not aligned",
+     [](Host& h) {
+       h.build();
+       static const std::uint64_t counters[2] = {1, 1};
+       h.fence.counter =
+           reinterpret_cast<const std::uint64_t*>(reinterpret_cast<const char*>(counters) + 4);
+       h.submit();
+     }},
+};
+
+BOOST_AUTO_TEST_SUITE(host_rules)
+
+BOOST_DATA_TEST_CASE(a_wrong_call_names_its_rule, boost::unit_test::data::make(every_call), p) {
+  check(p);
+}
+BOOST_DATA_TEST_CASE(a_wrong_opening_names_its_rule, boost::unit_test::data::make(opening), p) {
+  check(p);
+}
+BOOST_DATA_TEST_CASE(a_wrong_request_names_its_rule, boost::unit_test::data::make(requests), p) {
+  check(p);
+}
+BOOST_DATA_TEST_CASE(a_wrong_step_names_its_rule, boost::unit_test::data::make(steps), p) {
+  check(p);
+}
+BOOST_DATA_TEST_CASE(a_wrong_transport_names_its_rule, boost::unit_test::data::make(transport), p) {
+  check(p);
+}
+
+BOOST_AUTO_TEST_CASE(a_right_host_and_a_right_connector_have_no_finding) {
+  Host h;
+  h.open();
+  run_at(h, 1, 64, 1);
+  script().store = {stored(4, 3), stored(3, 2), stored(2, 1), stored(1, 0)};
+  BOOST_TEST(h.step() == KVC_OK);
+  script().offer = 32;
+  BOOST_TEST(h.begin(2, 64, 0, 1) == KVC_OK);
+  BOOST_TEST(h.lookup(2, 64) == KVC_OK);
+  BOOST_TEST(h.alloc(2, 32, {5, 6, 7, 8}, {0, 60, 0, 0}) == KVC_OK);
+  BOOST_TEST(h.step() == KVC_OK);
+  h.schedule(2, 64, {});
+  h.schedule(1, 80, {1, 2, 3, 4, 9}, 4);
+  BOOST_TEST(h.step() == KVC_OK);
+  h.preempted = {2};
+  BOOST_TEST(h.step() == KVC_OK);
+  BOOST_TEST(h.lookup(2, 64) == KVC_OK);
+  BOOST_TEST(h.alloc(2, 0, {1, 2, 3, 8}) == KVC_OK);
+  h.schedule(2, 64, {1, 2, 3, 8}, 0, KVC_STEP_RESUMED);
+  BOOST_TEST(h.step() == KVC_OK);
+  BOOST_TEST(h.end(1, 80, {1, 2, 3, 4, 9}) == KVC_OK);
+  BOOST_TEST(h.end(2, 64, {1, 2, 3, 8}) == KVC_OK);
+  BOOST_TEST(slots::reset(h.sched, 0) == KVC_OK);
+  h.close();
+  BOOST_TEST(found_texts() == "");
+}
+
+BOOST_AUTO_TEST_CASE(a_finding_goes_to_the_log_of_the_host_as_a_fault_of_the_peer) {
+  Host h;
+  h.open();
+  h.lookup(5, 32);
+  BOOST_REQUIRE(!h.log.empty());
+  BOOST_TEST(h.log.front().first == KVC_LOG_PEER_FAULT);
+  BOOST_TEST(h.log.front().second == "KVC-H-023: call 5 (lookup): lookup of 5, which is not live");
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace
+}  // namespace kvc::validate::testing

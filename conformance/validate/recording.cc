@@ -1,0 +1,165 @@
+#include "conformance/validate/recording.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include <xxhash.h>
+
+namespace kvc::validate {
+namespace {
+
+constexpr std::uint64_t file_bytes_max = std::uint64_t{4} << 30U;
+constexpr std::size_t end_bytes = 1 + sizeof(std::uint64_t);  // a length of 0, the checksum
+
+void put_fixed(std::string& out, std::uint64_t value, std::size_t bytes) {
+  for (std::size_t i = 0; i < bytes; ++i) out += static_cast<char>(value >> (8 * i));
+}
+
+std::uint64_t get_fixed(const char* at, std::size_t bytes) {
+  std::uint64_t value = 0;
+  for (std::size_t i = 0; i < bytes; ++i) {
+    value |= static_cast<std::uint64_t>(static_cast<unsigned char>(at[i])) << (8 * i);
+  }
+  return value;
+}
+
+// Of pieces, so that a writer needs no more than the last one.
+std::uint64_t chained(std::uint64_t before, std::string_view piece) {
+  return XXH3_64bits_withSeed(piece.data(), piece.size(), before);
+}
+
+Status wrong(const std::string& why) { return {Code::arg, "the recording " + why}; }
+
+}  // namespace
+
+Recorder::Recorder(const std::string& path) : path_(path), file_(std::fopen(path.c_str(), "wb")) {
+  if (file_ == nullptr) {
+    problem_ = fmt::format("cannot write {}: {}", path, std::strerror(errno));
+    return;
+  }
+  std::string header(recording_magic);
+  put_fixed(header, recording_version, 2);
+  put_fixed(header, recording_header_bytes, 2);
+  put_fixed(header, 0, 8);
+  hash_ = chained(0, header);
+  buffer_ = std::move(header);
+}
+
+std::string Recorder::problem() const {
+  const std::lock_guard lock(mutex_);
+  return problem_;
+}
+
+void Recorder::append(const std::string& payload) {
+  std::string record;
+  Writer(record).number(payload.size());
+  record += payload;
+  const std::lock_guard lock(mutex_);
+  if (file_ == nullptr) return;
+  hash_ = chained(hash_, record);
+  buffer_ += record;
+  if (buffer_.size() > buffer_max) flush();
+}
+
+void Recorder::flush() {
+  if (std::fwrite(buffer_.data(), 1, buffer_.size(), file_) != buffer_.size()) {
+    problem_ = fmt::format("cannot write {}: {}", path_, std::strerror(errno));
+    std::fclose(file_);
+    file_ = nullptr;
+  }
+  buffer_.clear();
+}
+
+void Recorder::close() {
+  const std::lock_guard lock(mutex_);
+  if (file_ == nullptr) return;
+  buffer_ += '\0';
+  put_fixed(buffer_, hash_, sizeof hash_);
+  flush();
+  if (file_ == nullptr) return;
+  if (std::fclose(file_) != 0) {
+    problem_ = fmt::format("cannot write {}: {}", path_, std::strerror(errno));
+  }
+  file_ = nullptr;
+}
+
+Result<Recording> Recording::read(const std::string& path) {
+  std::FILE* const file = std::fopen(path.c_str(), "rb");
+  if (file == nullptr) {
+    return Status{Code::arg, fmt::format("cannot read {}: {}", path, std::strerror(errno))};
+  }
+  std::string bytes;
+  char piece[1U << 16U];
+  for (std::size_t n = 0; (n = std::fread(piece, 1, sizeof piece, file)) != 0;) {
+    bytes.append(piece, n);
+    if (bytes.size() > file_bytes_max) break;
+  }
+  const bool failed = std::ferror(file) != 0;
+  std::fclose(file);
+  if (failed)
+    return Status{Code::arg, fmt::format("cannot read {}: {}", path, std::strerror(errno))};
+  auto recording = parse(std::move(bytes));
+  if (!recording.ok()) {
+    return Status{recording.error().code, path + ": " + recording.error().text};
+  }
+  return recording;
+}
+
+Result<Recording> Recording::parse(std::string bytes) {
+  if (bytes.size() < recording_header_bytes + end_bytes) {
+    return wrong(fmt::format("has {} bytes, at least {} are needed", bytes.size(),
+                             recording_header_bytes + end_bytes));
+  }
+  if (!std::string_view(bytes).starts_with(recording_magic))
+    return wrong("does not begin with KVCC");
+  const std::uint64_t version = get_fixed(bytes.data() + 4, 2);
+  const std::uint64_t header = get_fixed(bytes.data() + 6, 2);
+  if (version != recording_version || header != recording_header_bytes ||
+      get_fixed(bytes.data() + 8, 8) != 0) {
+    return wrong(fmt::format("is of version {} with a header of {} bytes; this reads version {}",
+                             version, header, recording_version));
+  }
+  Recording r;
+  r.bytes_.assign(bytes.begin(), bytes.end());
+  const std::string_view all(r.bytes_.data(), r.bytes_.size());
+  std::uint64_t hash = chained(0, all.substr(0, recording_header_bytes));
+  std::size_t at = recording_header_bytes;
+  for (;;) {
+    Reader length(all.substr(at, 10));
+    const std::uint64_t n = length.number();
+    std::string prefix;
+    Writer(prefix).number(n);
+    if (!length.ok() || n > all.size() - at - prefix.size()) {
+      return wrong(fmt::format("is cut off, or wrong, at byte {}", at));
+    }
+    if (n == 0) break;
+    const std::string_view record = all.substr(at, prefix.size() + n);
+    if (!record.starts_with(prefix)) return wrong(fmt::format("has a wrong length at byte {}", at));
+    hash = chained(hash, record);
+    RecordedCall call;
+    call.body = record.substr(prefix.size());
+    // The head ends where the rest begins: read it twice as cheaply as once.
+    std::string head;
+    Reader in(call.body);
+    in(call.head);
+    Writer again(head);
+    again(call.head);
+    if (!in.ok() || !call.body.starts_with(head) ||
+        call.head.slot >= static_cast<std::uint32_t>(Slot::count)) {
+      return wrong(fmt::format("has a call that cannot be read at byte {}", at));
+    }
+    call.body.remove_prefix(head.size());
+    r.calls_.push_back(call);
+    at += record.size();
+  }
+  if (all.size() != at + end_bytes) return wrong(fmt::format("does not end at byte {}", at));
+  if (get_fixed(all.data() + at + 1, sizeof hash) != hash) return wrong("has a wrong checksum");
+  std::stable_sort(r.calls_.begin(), r.calls_.end(),
+                   [](const auto& a, const auto& b) { return a.head.call < b.head.call; });
+  return r;
+}
+
+}  // namespace kvc::validate

@@ -1,0 +1,102 @@
+// A recording: every call of one engine with what went in and came out. Byte layout:
+// docs/formats/calls.md.
+#pragma once
+#include <cstdint>
+#include <cstdio>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "conformance/validate/archive.h"
+#include "conformance/validate/calls.h"
+#include "conformance/validate/slots.h"
+#include "plugin/core/result.h"
+
+namespace kvc::validate {
+
+inline constexpr std::string_view recording_magic = "KVCC";
+inline constexpr std::uint16_t recording_version = 1;
+inline constexpr std::size_t recording_header_bytes = 16;
+
+// What stands in front of every call.
+struct CallHead {
+  std::uint32_t slot = 0;     // Slot
+  std::uint32_t who = 0;      // 0: the scheduler, 1 + r: rank r
+  std::uint64_t call = 0;     // 1, 2, ... in the order in which calls began
+  std::uint64_t time_ns = 0;  // of the host's clock, when it began
+  std::int32_t status = 0;    // 0 for slots without
+  template <class Archive>
+  void fields(Archive& a) {
+    a(slot, who, call, time_ns, status);
+  }
+  template <class Archive>
+  void fields(Archive& a) const {
+    a(slot, who, call, time_ns, status);
+  }
+};
+
+// Writes a recording.
+//
+// Threads:    any.
+// Owns:       the file. Invariants: at most buffer_max bytes wait in memory, plus one call; after
+//             close() the file is whole.
+class Recorder {
+ public:
+  static constexpr std::size_t buffer_max = 256U << 10U;
+
+  explicit Recorder(const std::string& path);
+  ~Recorder() { close(); }
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+  // Empty: all was written so far.
+  [[nodiscard]] std::string problem() const;
+
+  template <class In, class Out>
+  void add(const CallHead& head, const In& in, const std::vector<QueryAnswer>& queries,
+           const Out& out) {
+    std::string payload;
+    Writer w(payload);
+    w(head, in, queries, out);
+    append(payload);
+  }
+  void close();
+
+ private:
+  void append(const std::string& payload);
+  void flush();
+
+  mutable std::mutex mutex_;
+  std::string path_;
+  std::string buffer_;
+  std::FILE* file_ = nullptr;
+  std::uint64_t hash_ = 0;
+  std::string problem_;
+};
+
+// One call of a recording: its head, and the rest as bytes.
+struct RecordedCall {
+  CallHead head;
+  std::string_view body;  // in, queries, out
+};
+
+// Threads:    immutable. Owns: the bytes of the file.
+// Invariants: calls() are in the order of their numbers.
+class Recording {
+ public:
+  // Survives any bytes. Errors: arg, naming what is wrong: no file, too short, magic, version, a
+  // call that crosses the end, no end mark, checksum, an unknown slot.
+  static Result<Recording> read(const std::string& path);
+  static Result<Recording> parse(std::string bytes);
+  Recording(Recording&&) = default;
+  Recording& operator=(Recording&&) = default;
+
+  [[nodiscard]] const std::vector<RecordedCall>& calls() const { return calls_; }
+
+ private:
+  Recording() = default;
+  std::vector<char> bytes_;
+  std::vector<RecordedCall> calls_;
+};
+
+}  // namespace kvc::validate
