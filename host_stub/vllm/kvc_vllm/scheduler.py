@@ -14,7 +14,7 @@ from vllm.v1.request import Request, RequestStatus
 from kvc_vllm import layout, lib
 from kvc_vllm.events import Events
 from kvc_vllm.metrics import OUTCOMES, Interval, KvcStats
-from kvc_vllm.worker import KvcMetadata, KvcWorkerMetadata
+from kvc_vllm.worker import KvcMetadata
 
 logger = init_logger("vllm.kvc.scheduler")
 ROW, TABLE = 6, 4  # 64-bit words of a kvc_step_request and a kvc_table
@@ -313,7 +313,7 @@ class KvcScheduler:
 
     def update_connector_output(self, connector_output: Any) -> None:
         meta = connector_output.kv_connector_worker_meta
-        if isinstance(meta, KvcWorkerMetadata):
+        if meta is not None:
             self._closed += len(meta.failures)
             for why in meta.failures:
                 self._give_up(why)
@@ -327,24 +327,20 @@ class KvcScheduler:
                 self._hold(job, [i for table in tables for i in reversed(table) if i])
         if self._closed >= self.layout.ranks:
             self.loads.clear()
-            for job in list(self.held):
-                self._release(job, ())
+            while self.held:
+                self._pool.free_blocks(self.held.popitem()[1])
 
     def _complete(self, report: bytes) -> None:
+        """Drops the references of jobs that ended, deepest positions first as they were told."""
         self._bytes.texts[0], self._bytes.words[1] = report, len(report)
         if self.gone or self._call(
                 "complete", self._bytes.address, 1, self._complete_out.room()) < 0:
             return
-        for job in lib.rows_of(*self._complete_out.words[1:4]):
-            self.loads.pop(job[1], None)
-            if job[1] in self.held:
-                self._release(job[1], lib.block_ids(*job[7:10]))
-
-    def _release(self, job: int, ids: Any) -> None:
-        """Drops the references of a job, in the order of `ids` if that names them all."""
-        blocks = self.held.pop(job)
-        self._pool.free_blocks(
-            map(self._pool.blocks.__getitem__, ids) if len(ids) == len(blocks) else blocks)
+        data, count, stride = self._complete_out.words[1:4]
+        for job in lib.words_of(data, count, stride)[1 :: stride // 8] if count else ():
+            self.loads.pop(job, None)
+            if job in self.held:
+                self._pool.free_blocks(self.held.pop(job))
 
     def request_finished_all_groups(
             self, request: Request, block_ids: tuple[list[int], ...]) -> tuple[bool, None]:

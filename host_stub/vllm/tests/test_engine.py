@@ -174,7 +174,6 @@ def test_skipping_the_copies_of_a_load_is_noticed(pair: Pair) -> None:
     pair.begin()
 
 
-@in_process
 def test_a_failed_load_is_recomputed(pair: Pair, library: str) -> None:
     pair.begin()
     pair.engine.one(pair.prompt)
