@@ -50,8 +50,8 @@ from kvc_vllm.connector import KvcConnector
 PAGE = 256  # bytes of a block
 BATCH = 8192
 LENGTHS = (192, 1024, 1500, 8192, 32768, 131072)
-LOADS = 2  # per length and round
-STEPS = 12  # per round
+LOADS = 5  # per length and round
+STEPS = 24  # per round
 WARM = 2  # rounds that do not count
 LAYOUTS = {"full 16": (16, 0, None), "hybrid 784/8": (784, 784, 8), "hybrid 1536/128":
            (1536, 1536, 128)}

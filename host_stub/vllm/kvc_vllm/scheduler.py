@@ -35,7 +35,6 @@ class Live:
         self.nulled = [0] * groups  # leading entries that are null for good
         self.scheduled = False  # in this admission
         self.resumed = 0  # STEP_RESUMED: preempted since the last record
-        self.media: Any = ()  # words of the kvc_medium_tokens of its last load
 
 
 class KvcScheduler:
@@ -48,7 +47,7 @@ class KvcScheduler:
         self.live: dict[str, Live] = {}
         self.held: dict[int, list[Any]] = {}  # job -> referenced blocks
         self.loads: dict[int, tuple[str, list[array.array]]] = {}  # open load -> request, tables
-        self.gone, self._interval = "", Interval()
+        self.gone, self._accepted, self._interval = "", "", Interval()  # last accepted load: whose
         self._tails: dict[str, Any] = {}  # finish-time hand-offs of the request that ends now
         self._failed: list[str] = []  # requests whose loads will never be in a plan
         self._unplanned: dict[int, str] = {}  # loads in no plan yet
@@ -157,9 +156,8 @@ class KvcScheduler:
         self._alloc_in.put(0, st.id, tokens, self._tables.address, self.layout.count, 32, 0)
         status = self._call("alloc_update", self._alloc_in.address, self._alloc_out.room(),
                             mild=(lib.E_ARG, lib.E_STATE, lib.E_FULL))
-        out = self._alloc_out.words
-        job = out[1] if status == lib.OK and tokens else 0
-        st.media = lib.rows_of(*out[5:8]) if job else ()
+        job = self._alloc_out.words[1] if status == lib.OK and tokens else 0
+        self._accepted = name if job else ""
         if job:
             st.job, self._unplanned[job], self.loads[job] = job, name, (name, tables)
         elif tokens:
@@ -169,8 +167,10 @@ class KvcScheduler:
 
     def get_external_cache_hit_sources(
             self, request: Request, num_external_tokens: int) -> dict[CacheHitSource, int]:
+        """Asked right after the load was accepted, while the library's list is valid."""
+        media = self._alloc_out.words[5:8] if self._accepted == request.request_id else (0, 0, 0)
         return {SOURCES.get(part[0] >> 32, CacheHitSource.EXTERNAL_UNSPECIFIED): part[1]
-                for part in getattr(self.live.get(request.request_id), "media", ())}
+                for part in lib.rows_of(*media)}
 
     def register_finished_partial_tail(
             self, request: Request, block_ids: Any, partial_tail_offloads: list[Any]) -> bool:
