@@ -14,7 +14,6 @@ import json
 import os
 import random
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -130,16 +129,6 @@ METHODS = {"on_new_request": "begin", "get_num_new_matched_tokens": "lookup",
            "update_state_after_alloc": "alloc", "build_connector_meta": "build",
            "update_connector_output": "complete", "request_finished_all_groups": "end"}
 SLOTS = {"lookup": 0, "alloc": 1, "build": 2, "complete": 3}  # of stopwatch.c
-
-
-def stopwatch_of(library: str, folder: Path) -> Path:
-    """A library that times the slots of `library`."""
-    here, out = Path(__file__).resolve(), folder / "libkvc_stopwatch.so"
-    subprocess.run(["gcc", "-std=c11", "-O2", "-shared", "-fPIC",
-                    f"-I{here.parents[3] / 'abi/include'}", str(here.with_name("stopwatch.c")),
-                    "-o", str(out)], check=True)
-    os.environ["KVC_STOPWATCH_OF"] = library
-    return out
 
 
 class World:
@@ -428,6 +417,7 @@ def print_rows(rows: list[dict[str, Any]], layout: str) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--library", required=True)
+    parser.add_argument("--stopwatch", required=True, type=Path, help="built from stopwatch.c")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--lengths", default=",".join(map(str, LENGTHS)))
     parser.add_argument("--layouts", default=",".join(LAYOUTS))
@@ -438,14 +428,14 @@ def main() -> int:
     hits: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        library = stopwatch_of(args.library, folder)
+        os.environ["KVC_STOPWATCH_OF"] = args.library
         folder.joinpath("config.json").write_text(json.dumps({
             "architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 512,
             "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 1,
             "num_attention_heads": 1, "num_key_value_heads": 1, "head_dim": 64,
             "max_position_embeddings": 262144, "torch_dtype": "float32"}))
         for layout in args.layouts.split(","):
-            found, hits[layout] = measure(layout, library, folder, lengths, args.rounds)
+            found, hits[layout] = measure(layout, args.stopwatch, folder, lengths, args.rounds)
             new = rows_of(found, layout)
             print_rows(new, layout)
             rows += new
