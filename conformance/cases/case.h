@@ -27,6 +27,7 @@ class Context {
   std::uint64_t seed = 1;   // of random cases: the first
   bool one_seed = false;    // only that one: a failed run is repeated
   std::string repeat;       // the command that repeats this case, without --seed
+  std::size_t param = 0;    // of the case
 
   [[nodiscard]] const kvc_plugin_api& api() const { return library->api(); }
   [[nodiscard]] bool can(std::uint64_t capability) const { return library->can(capability); }
@@ -60,6 +61,7 @@ struct Case {
   RuleId rule;          // what it is about; findings may name others
   void (*run)(Context&);
   unsigned seconds = 60;  // of real time, then it counts as timed out
+  std::size_t param = 0;  // for families in which cases differ by a number
 };
 
 // Every case of every family, in the order in which they are run.

@@ -79,13 +79,6 @@ void every_room(Context& c, std::string_view what, std::size_t least,
   }
 }
 
-template <class T>
-T sized() {
-  T t{};
-  t.struct_size = sizeof t;
-  return t;
-}
-
 void requests(Context& c) {
   World w(c, c.plain());
   std::uint64_t id = 100;

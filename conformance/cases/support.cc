@@ -1,7 +1,9 @@
 #include "conformance/cases/support.h"
 
+#include <kvc/kvc_util.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 
 namespace kvc::conform {
@@ -54,6 +56,62 @@ std::uint64_t stored_hit(Context& c, World& w, const Tokens& tokens, std::uint64
     Context::skip(fmt::format("hits: {} blocks were stored, nothing of them is offered", n.stored));
   }
   Context::skip("stores: the connector stored nothing, there is nothing to load");
+}
+
+namespace {
+
+std::vector<std::uint8_t> some_keys(std::uint64_t n) {
+  return std::vector<std::uint8_t>(std::min<std::uint64_t>(n, 4096) * 16 + 16, 3);
+}
+
+}  // namespace
+
+kvc_status Raw::begin(std::uint64_t id, std::uint64_t prompt_tokens, std::uint64_t n_keys) {
+  const std::vector<std::uint8_t> keys = some_keys(n_keys);
+  const kvc_request r{sizeof r,    0,      id,           prompt_tokens,
+                      keys.data(), n_keys, KVC_NO_LIMIT, KVC_NO_LIMIT};
+  return w.api().request_begin(w.sched(), &r);
+}
+
+kvc_status Raw::extend(std::uint64_t id, std::uint64_t first, std::uint64_t n) {
+  const std::vector<std::uint8_t> keys = some_keys(n);
+  const kvc_extend x{sizeof x, 0, id, first, keys.data(), n};
+  return w.api().request_extend(w.sched(), &x);
+}
+
+kvc_status Raw::lookup(std::uint64_t id, std::uint64_t total, std::uint64_t device,
+                       std::uint64_t cap) {
+  const kvc_lookup_in in{sizeof in, 0, id, total, device, cap};
+  found = sized<kvc_lookup_out>();
+  return w.api().lookup(w.sched(), &in, &found);
+}
+
+kvc_status Raw::alloc(std::uint64_t id, std::uint64_t accepted) {
+  const kvc_alloc_in in{sizeof in, 0, id, accepted, {}};
+  auto out = sized<kvc_alloc_out>();
+  return w.api().alloc_update(w.sched(), &in, &out);
+}
+
+kvc_status Raw::end(std::uint64_t id, std::uint64_t confirmed, std::int32_t reason) {
+  const kvc_end_in in{sizeof in, reason, id, confirmed, {}, {}};
+  auto out = sized<kvc_end_out>();
+  return w.api().request_end(w.sched(), &in, &out);
+}
+
+Setup two_ranks(const Context& c) {
+  Setup s = c.plain();
+  s.ranks = 2;
+  s.may_decline = true;
+  return s;
+}
+
+Fault::Fault(const Context& c, const char* name, std::uint64_t countdown)
+    : test_(c.library->test()) {
+  if (test_ != nullptr) test_->set_fault(kvc_text_of(name), countdown);
+}
+
+Fault::~Fault() {
+  if (test_ != nullptr) test_->clear_faults();
 }
 
 std::uint64_t thread_count() {

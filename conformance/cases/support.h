@@ -38,6 +38,44 @@ void compute_step(World& w, std::uint64_t id, std::uint64_t to);
 // ends the case as skipped: there is nothing to load.
 std::uint64_t stored_hit(Context& c, World& w, const Tokens& tokens, std::uint64_t stored);
 
+// A struct of its full size, zero but for that.
+template <class T>
+T sized() {
+  T t{};
+  t.struct_size = sizeof t;
+  return t;
+}
+
+// Raw calls with any numbers, of requests whose keys are 16 bytes.
+struct Raw {
+  explicit Raw(World& world) : w(world) {}
+  kvc_status begin(std::uint64_t id, std::uint64_t prompt_tokens, std::uint64_t n_keys);
+  kvc_status extend(std::uint64_t id, std::uint64_t first, std::uint64_t n);
+  kvc_status lookup(std::uint64_t id, std::uint64_t total, std::uint64_t device,
+                    std::uint64_t cap = KVC_NO_LIMIT);
+  kvc_status alloc(std::uint64_t id, std::uint64_t accepted);
+  kvc_status end(std::uint64_t id, std::uint64_t confirmed, std::int32_t reason = KVC_END_STOP);
+  World& w;
+  kvc_lookup_out found{};
+};
+
+// Two ranks that both have every block; the connector may decline.
+Setup two_ranks(const Context& c);
+
+// Arms a fault point of the library for a while; false: the library has none (kvc.test/1).
+class Fault {
+ public:
+  Fault(const Context& c, const char* name, std::uint64_t countdown = 0);
+  Fault(const Fault&) = delete;
+  Fault& operator=(const Fault&) = delete;
+  ~Fault();
+  [[nodiscard]] bool there() const { return test_ != nullptr; }
+  [[nodiscard]] bool tripped() const { return test_ != nullptr && test_->tripped() != 0; }
+
+ private:
+  const kvc_test_api* test_;
+};
+
 // Threads of this process.
 std::uint64_t thread_count();
 

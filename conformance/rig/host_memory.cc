@@ -17,7 +17,7 @@ void* HostMemory::give(std::uint64_t bytes, std::uint64_t align) {
   }
   void* p = nullptr;
   const std::uint64_t at = std::max<std::uint64_t>(align, sizeof(void*));
-  if ((at & (at - 1)) != 0 || bytes > (std::uint64_t{1} << 46U)) return nullptr;
+  if ((at & (at - 1)) != 0 || bytes > limit_) return nullptr;
   if (::posix_memalign(&p, at, std::max<std::uint64_t>(bytes, 1)) != 0) return nullptr;
   live_[p] = {bytes, align};
   return p;

@@ -21,6 +21,8 @@ class HostMemory {
   void* give(std::uint64_t bytes, std::uint64_t align);
   void take(void* p, std::uint64_t bytes, std::uint64_t align);
 
+  // More than so many bytes at a time are refused.
+  void limit(std::uint64_t bytes) { limit_ = bytes; }
   // The n-th call of give from now on fails (0: the next), once.
   void fail_at(std::uint64_t n);
   // Whether the call that was to fail came.
@@ -34,6 +36,7 @@ class HostMemory {
  private:
   mutable std::mutex mutex_;
   std::map<void*, std::pair<std::uint64_t, std::uint64_t>> live_;
+  std::uint64_t limit_ = std::uint64_t{1} << 46U;
   std::uint64_t calls_ = 0;
   std::uint64_t fail_at_ = UINT64_MAX;  // counted in calls_
   std::uint64_t bad_releases_ = 0;

@@ -5,6 +5,7 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <link.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -13,9 +14,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdarg>
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 
 #include "conformance/rig/watch.h"
 
@@ -24,6 +28,33 @@ using kvc::rig::watch::saw_heap;
 using kvc::rig::watch::saw_wait;
 
 namespace {
+
+// Where the system's loader lies. It takes memory for a library's thread-locals at their first use
+// in a thread: that is not the library's call.
+struct Range {
+  std::uintptr_t begin = 0;
+  std::uintptr_t end = 0;
+};
+Range loader_range;
+
+int find_loader(dl_phdr_info* info, std::size_t, void*) {
+  if (std::strstr(info->dlpi_name, "/ld-linux") == nullptr) return 0;
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    const auto& header = info->dlpi_phdr[i];
+    if (header.p_type != PT_LOAD) continue;
+    const std::uintptr_t begin = info->dlpi_addr + header.p_vaddr;
+    if (loader_range.begin == 0 || begin < loader_range.begin) loader_range.begin = begin;
+    loader_range.end = std::max(loader_range.end, begin + header.p_memsz);
+  }
+  return 1;
+}
+
+[[gnu::constructor]] void learn_loader() { ::dl_iterate_phdr(find_loader, nullptr); }
+
+void saw_heap_of(const void* caller, const char* function) {
+  const auto at = reinterpret_cast<std::uintptr_t>(caller);
+  if (at < loader_range.begin || at >= loader_range.end) saw_heap(function);
+}
 
 template <class F>
 F next(const char* name) {
@@ -44,19 +75,19 @@ void* __libc_memalign(std::size_t, std::size_t);  // NOLINT(bugprone-reserved-id
 void __libc_free(void*);                          // NOLINT(bugprone-reserved-identifier)
 
 KVC_INTERPOSED void* malloc(std::size_t size) {
-  saw_heap("malloc");
+  saw_heap_of(__builtin_return_address(0), "malloc");
   return __libc_malloc(size);
 }
 KVC_INTERPOSED void* calloc(std::size_t count, std::size_t size) {
-  saw_heap("calloc");
+  saw_heap_of(__builtin_return_address(0), "calloc");
   return __libc_calloc(count, size);
 }
 KVC_INTERPOSED void* realloc(void* p, std::size_t size) {
-  saw_heap("realloc");
+  saw_heap_of(__builtin_return_address(0), "realloc");
   return __libc_realloc(p, size);
 }
 KVC_INTERPOSED void free(void* p) {
-  if (p != nullptr) saw_heap("free");
+  if (p != nullptr) saw_heap_of(__builtin_return_address(0), "free");
   __libc_free(p);
 }
 KVC_INTERPOSED void* aligned_alloc(std::size_t align, std::size_t size) {

@@ -31,6 +31,7 @@ struct Arguments {
   std::string junit;
   std::uint64_t seed = 1;
   unsigned jobs = 0;
+  unsigned timeout = 0;
   bool one_seed = false;
   bool list = false;
   bool in_process = false;
@@ -70,6 +71,7 @@ RunOptions options_of(const Arguments& a, const std::string& program) {
   o.one_seed = a.one_seed;
   o.in_process = a.in_process;
   const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
+  o.seconds = a.timeout;
   o.parallel = a.jobs != 0 ? a.jobs : cores;
 #if defined(KVC_SANITIZED)
   o.seconds_factor = 10;
@@ -87,6 +89,7 @@ std::optional<int> parse(Arguments& a, int argc, char** argv) {
       app.add_option("--seed", a.seed, "random cases run this seed alone");
   app.add_flag("--in-process", a.in_process, "run the cases in this process, for debuggers");
   app.add_option("--jobs", a.jobs, "cases at a time (default: one per core)");
+  app.add_option("--timeout", a.timeout, "seconds per case (default: the case's own)");
   app.add_option("--json", a.json, "write the report, schema kvc.conform/1");
   app.add_option("--junit", a.junit, "write the report as JUnit XML");
   app.allow_extras();

@@ -83,6 +83,7 @@ void run_here(const Case& one, const RunOptions& options, Recorder& recorder) {
   context.config_toml = options.config_toml;
   context.seed = options.seed;
   context.one_seed = options.one_seed;
+  context.param = one.param;
   context.repeat = repeat_command(options, one.id);
   rig::watch::forget();
   try {
@@ -276,7 +277,10 @@ std::vector<CaseResult> run_cases(std::span<const Case> cases, const RunOptions&
     ::poll(waits.data(), waits.size(), 100);
     for (std::size_t i = children.size(); i-- != 0;) {
       Child& c = children[i];
-      const std::uint64_t limit = std::uint64_t{1000} * c.one->seconds * options.seconds_factor;
+      const std::uint64_t seconds = options.seconds != 0
+                                        ? options.seconds
+                                        : std::uint64_t{c.one->seconds} * options.seconds_factor;
+      const std::uint64_t limit = 1000 * seconds;
       if (!c.killed && ms_since(c.begun) > limit) {
         c.killed = true;
         ::kill(-c.pid, SIGKILL);

@@ -20,6 +20,7 @@ struct RunOptions {
   bool in_process = false;
   unsigned parallel = 1;
   unsigned seconds_factor = 1;  // sanitizers slow down
+  unsigned seconds = 0;         // 0: the case's own
 };
 
 // Loads the library in a child process and tells who it is. `refusal` is empty, or one line that

@@ -1,13 +1,27 @@
 #include "plugin/core/fault.h"
 
+#include <algorithm>
+
 namespace kvc {
+
+Faults::Point* Faults::find(std::string_view name) {
+  for (std::size_t i = 0; i < used_; ++i) {
+    if (name == points_[i].name.data()) return &points_[i];
+  }
+  if (used_ == points_.size() || name.size() >= points_[0].name.size()) return nullptr;
+  Point& fresh = points_[used_++];
+  fresh = {};
+  std::copy(name.begin(), name.end(), fresh.name.begin());
+  return &fresh;
+}
 
 void Faults::arm(std::string_view name, std::uint64_t nth) {
   const std::lock_guard lock(mutex_);
-  Point& p = points_[std::string(name)];
-  p.armed = true;
-  p.left = nth;
   tripped_ = false;
+  Point* const p = find(name);
+  if (p == nullptr) return;
+  p->armed = true;
+  p->left = nth;
 }
 
 void Faults::arm_any(std::uint64_t nth) {
@@ -19,7 +33,7 @@ void Faults::arm_any(std::uint64_t nth) {
 
 void Faults::clear() {
   const std::lock_guard lock(mutex_);
-  points_.clear();
+  used_ = 0;
   any_armed_ = false;
   tripped_ = false;
 }
@@ -31,20 +45,21 @@ bool Faults::tripped() const {
 
 std::uint64_t Faults::visits(std::string_view name) const {
   const std::lock_guard lock(mutex_);
-  const auto it = points_.find(name);
-  return it == points_.end() ? 0 : it->second.visits;
+  for (std::size_t i = 0; i < used_; ++i) {
+    if (name == points_[i].name.data()) return points_[i].visits;
+  }
+  return 0;
 }
 
 bool Faults::visit(std::string_view name) {
   const std::lock_guard lock(mutex_);
-  auto it = points_.find(name);
-  if (it == points_.end()) it = points_.emplace(std::string(name), Point{}).first;
-  Point& p = it->second;
-  ++p.visits;
   bool fail = false;
-  if (p.armed && p.left-- == 0) {
-    p.armed = false;
-    fail = true;
+  if (Point* const p = find(name); p != nullptr) {
+    ++p->visits;
+    if (p->armed && p->left-- == 0) {
+      p->armed = false;
+      fail = true;
+    }
   }
   if (any_armed_ && any_left_-- == 0) {
     any_armed_ = false;

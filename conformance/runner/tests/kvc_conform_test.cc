@@ -1,0 +1,200 @@
+// kvc-conform itself: every kind of result, its reports, and wrong input.
+#include <sys/wait.h>
+
+#include <boost/test/unit_test.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include "conformance/cases/case.h"
+
+namespace kvc::conform {
+
+BOOST_AUTO_TEST_SUITE(kvc_conform)
+
+namespace {
+
+using Json = nlohmann::json;
+
+struct Ran {
+  int code = -1;
+  std::string out;
+};
+
+Ran run(const std::string& arguments) {
+  Ran ran;
+  const std::string command =
+      std::string(KVC_BIN_DIR) + "/kvc-conform " + arguments + " 2>&1 </dev/null";
+  FILE* const pipe = ::popen(command.c_str(), "r");
+  BOOST_REQUIRE(pipe != nullptr);
+  char buffer[4096];
+  for (std::size_t n = 0; (n = std::fread(buffer, 1, sizeof buffer, pipe)) != 0;) {
+    ran.out.append(buffer, n);
+  }
+  const int status = ::pclose(pipe);
+  ran.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return ran;
+}
+
+std::string planted(const std::string& what) {
+  return std::string(KVC_LIB_DIR) + "/libkvc_planted_" + what + ".so";
+}
+
+std::string text_of_file(const std::string& path) {
+  std::ifstream in(path);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// The report of one case of a planted connector.
+Json one_case(const std::string& plant, const std::string& id, int code,
+              const std::string& more = {}) {
+  const std::string json = "kvc_conform_test_" + plant + ".json";
+  const Ran ran = run(planted(plant) + " --only '^" + id + "$' --json " + json + " " + more);
+  BOOST_TEST(ran.code == code, ran.out);
+  const Json report = Json::parse(text_of_file(json));
+  BOOST_REQUIRE(report.at("cases").size() == 1U);
+  BOOST_TEST(report["cases"][0]["id"] == id);
+  return report["cases"][0];
+}
+
+constexpr const char* extensions = "negotiation.unknown_extensions_are_absent";
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_right_connector_passes_and_exits_0) {
+  const Json c = one_case("right", extensions, 0);
+  BOOST_TEST(c["result"] == "pass");
+  BOOST_TEST(c["rule"] == "KVC-P-024");
+  BOOST_TEST(c["detail"] == "");
+}
+
+BOOST_AUTO_TEST_CASE(a_finding_fails_the_case_and_names_its_rule) {
+  const Json c = one_case("nameless", "negotiation.the_description_is_static", 1);
+  BOOST_TEST(c["result"] == "fail");
+  BOOST_TEST(c["rule"] == "KVC-P-023");
+  BOOST_TEST(c["detail"].get<std::string>().starts_with("KVC-P-023: name \"\""));
+}
+
+BOOST_AUTO_TEST_CASE(a_signal_is_named) {
+  const Json c = one_case("crashes", extensions, 1);
+  BOOST_TEST(c["result"] == "crashed");
+#if !defined(KVC_SANITIZED)
+  BOOST_TEST(has(c["detail"], "SIGSEGV"));
+#endif
+}
+
+BOOST_AUTO_TEST_CASE(a_connector_that_ends_the_process_has_crashed) {
+  const Json c = one_case("exits", extensions, 1);
+  BOOST_TEST(c["result"] == "crashed");
+  BOOST_TEST(has(c["detail"], "exit code 3"));
+}
+
+BOOST_AUTO_TEST_CASE(a_case_that_does_not_end_times_out) {
+  const Json c = one_case("hangs", extensions, 1, "--timeout 1");
+  BOOST_TEST(c["result"] == "timed_out");
+  BOOST_TEST(c["ms"].get<std::uint64_t>() >= 1000U);
+}
+
+BOOST_AUTO_TEST_CASE(a_missing_capability_is_named_and_skipped) {
+  const Json c = one_case("right", "queries.events_have_the_engines_keys", 0);
+  BOOST_TEST(c["result"] == "skipped");
+  BOOST_TEST(has(c["detail"], "KVC_CAP_EVENTS"));
+}
+
+#if !defined(KVC_SANITIZED)
+BOOST_AUTO_TEST_CASE(heap_inside_a_hot_call_is_seen_with_its_slot) {
+  const Json c = one_case("allocates", "memory.hot_calls_use_no_heap", 1);
+  BOOST_TEST(c["rule"] == "KVC-P-014");
+  BOOST_TEST(has(c["detail"], "has_pending called malloc"));
+}
+#endif
+
+BOOST_AUTO_TEST_CASE(cases_run_in_this_process_on_request) {
+  const Json c = one_case("nameless", "negotiation.the_description_is_static", 1, "--in-process");
+  BOOST_TEST(c["rule"] == "KVC-P-023");
+}
+
+BOOST_AUTO_TEST_CASE(the_report_follows_its_schema) {
+  const Ran ran = run(planted("nameless") +
+                      " --only '^negotiation' --json kvc_conform_test.json --junit "
+                      "kvc_conform_test.xml");
+  BOOST_TEST(ran.code == 1);
+  BOOST_TEST(has(ran.out, "again: "));
+  BOOST_TEST(has(ran.out, "5 cases in "));
+  const Json r = Json::parse(text_of_file("kvc_conform_test.json"));
+  BOOST_TEST(r.size() == 4U);
+  BOOST_TEST(r["schema"] == "kvc.conform/1");
+  for (const char* name : {"name", "version", "build_id", "path"}) {
+    BOOST_TEST(r["plugin"][name].is_string());
+  }
+  std::map<std::string, std::uint64_t> seen;
+  const std::set<std::string> words = {"pass",      "fail",    "crashed",
+                                       "timed_out", "skipped", "warning"};
+  for (const Json& c : r["cases"]) {
+    BOOST_TEST(c.size() == 5U);
+    BOOST_TEST(c["id"].get<std::string>().starts_with("negotiation."));
+    BOOST_TEST((rules::find_rule(c["rule"].get<std::string>()) != nullptr));
+    BOOST_TEST(words.count(c["result"].get<std::string>()) == 1U);
+    BOOST_TEST(c["detail"].is_string());
+    BOOST_TEST(c["ms"].is_number_unsigned());
+    ++seen[c["result"]];
+  }
+  const Json& s = r["summary"];
+  BOOST_TEST(s.size() == 5U);
+  BOOST_TEST(s["passed"] == seen["pass"] + seen["warning"]);
+  BOOST_TEST(s["failed"] == seen["fail"]);
+  BOOST_TEST(s["crashed"] == 0U);
+  BOOST_TEST(s["timed_out"] == 0U);
+  BOOST_TEST(s["skipped"] == seen["skipped"]);
+  const std::string xml = text_of_file("kvc_conform_test.xml");
+  BOOST_TEST(has(xml, "<testsuite name=\"kvc-conform \" tests=\"5\" failures=\"1\" errors=\"0\""));
+  BOOST_TEST(has(xml, "<failure type=\"KVC-P-023\""));
+  BOOST_TEST(has(xml, "</testsuite>"));
+}
+
+BOOST_AUTO_TEST_CASE(wrong_input_exits_2_and_names_the_rule_of_a_refused_library) {
+  const std::string lib = KVC_LIB_DIR;
+  const std::pair<std::string, std::string> rows[] = {
+      {"", "which connector"},
+      {"nowhere.so", "no such file"},
+      {lib + "/libkvc_loader_no_symbol.so", "KVC-L-001"},
+      {lib + "/libkvc_loader_other_major.so", "KVC-L-001"},
+      {lib + "/libkvc_loader_small_table.so", "KVC-L-003"},
+      {lib + "/libkvc_loader_null_slot.so", "KVC-L-004"},
+      {lib + "/libkvc_loader_empty_capability.so", "KVC-L-005"},
+      {planted("right") + " --only nothing_like_it", "matches no case"},
+      {planted("right") + " --only '('", "no regular expression"},
+      {planted("right") + " --connector-config nowhere.toml", "nowhere.toml"},
+      {planted("right") + " --jsn x", "--json"},
+  };
+  for (const auto& [arguments, part] : rows) {
+    const Ran ran = run(arguments);
+    BOOST_TEST(ran.code == 2, arguments);
+    BOOST_TEST(has(ran.out, part), ran.out);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_list_has_every_case_with_its_rule) {
+  const Ran ran = run("--list");
+  BOOST_TEST(ran.code == 0);
+  std::set<std::string_view> ids;
+  for (const Case& c : all_cases()) {
+    BOOST_TEST(ids.insert(c.id).second, c.id);
+    BOOST_TEST(has(ran.out, std::string(c.id) + " " + std::string(c.rule.text()) + " "));
+  }
+  BOOST_TEST(ids.size() >= 100U);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace kvc::conform

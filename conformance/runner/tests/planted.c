@@ -1,0 +1,52 @@
+/* The minimal connector with one defect, named by a define: for the tests of kvc-conform itself. */
+#define kvc_plugin_entry_v1 minimal_entry
+#include "docs/minimal/connector.c"
+#undef kvc_plugin_entry_v1
+
+#if defined(KVC_PLANTED_NAMELESS) /* KVC-P-023 */
+static kvc_status nameless(kvc_description* out) {
+  kvc_description mine;
+  KVC_CLEAR(&mine);
+  return KVC_WRITE(out, &mine);
+}
+#elif defined(KVC_PLANTED_CRASHES) /* KVC-P-008 */
+static const void* crashes(kvc_bytes id) {
+  volatile int* const nowhere = NULL;
+  return id.size == 0 ? (const void*)(uintptr_t)*nowhere : NULL;
+}
+#elif defined(KVC_PLANTED_HANGS)
+static const void* hangs(kvc_bytes id) {
+  volatile int always = 1;
+  while (id.size == 0 && always) {
+  }
+  return NULL;
+}
+#elif defined(KVC_PLANTED_ALLOCATES) /* KVC-P-014 */
+static kvc_status allocates(const kvc_sched* s, kvc_pending* out) {
+  void* volatile p = malloc(16);
+  free(p);
+  return has_pending(s, out);
+}
+#elif defined(KVC_PLANTED_EXITS)
+static const void* exits(kvc_bytes id) {
+  if (id.size == 0) exit(3);
+  return NULL;
+}
+#endif
+
+KVC_EXPORT kvc_status kvc_plugin_entry_v1(uint32_t host_minor, kvc_plugin_api* out) {
+  const kvc_status s = minimal_entry(host_minor, out);
+  if (s != KVC_OK) return s;
+#if defined(KVC_PLANTED_NAMELESS)
+  if (out->struct_size == sizeof *out) out->describe = nameless;
+#elif defined(KVC_PLANTED_CRASHES)
+  if (out->struct_size == sizeof *out) out->extension = crashes;
+#elif defined(KVC_PLANTED_HANGS)
+  if (out->struct_size == sizeof *out) out->extension = hangs;
+#elif defined(KVC_PLANTED_ALLOCATES)
+  if (out->struct_size == sizeof *out) out->has_pending = allocates;
+#elif defined(KVC_PLANTED_EXITS)
+  if (out->struct_size == sizeof *out) out->extension = exits;
+#endif
+  return s;
+}
