@@ -1,6 +1,7 @@
 // What calls cost, and what happens when memory or a copy is not to be had.
 #include <kvc/kvc_util.h>
 
+#include <memory>
 #include <thread>
 
 #include "conformance/cases/families.h"
@@ -202,6 +203,98 @@ void every_copy_fails(Context& c) {
   }
 }
 
+// What was passed lies in memory of its own, which is gone when the call has returned: a pointer
+// that was kept is a crash.
+class Passing {
+ public:
+  template <class T>
+  const T* operator()(const T* from, std::uint64_t count) {
+    if (count == 0) return nullptr;
+    held_.push_back(std::make_unique<GuardedBytes>(count * sizeof(T)));
+    std::memcpy(held_.back()->data(), from, count * sizeof(T));
+    return reinterpret_cast<const T*>(held_.back()->data());
+  }
+  void gone() { held_.clear(); }
+
+ private:
+  std::vector<std::unique_ptr<GuardedBytes>> held_;
+};
+
+kvc_sched* open_passing(Context& c, const World& source, Passing& pass) {
+  kvc_open o = source.open_struct();
+  const auto* const groups = static_cast<const kvc_group*>(o.groups.data);
+  o.groups.data = pass(groups, o.groups.count);
+  o.namespace_id.data = pass(o.namespace_id.data, o.namespace_id.size);
+  o.config_toml.data = pass(o.config_toml.data, o.config_toml.size);
+  kvc_sched* s = nullptr;
+  c.need(c.api().open_scheduler(&source.host(), pass(&o, 1), &s) == KVC_OK, "KVC-P-030",
+         "open_scheduler failed");
+  pass.gone();
+  std::vector<kvc_rank_info> infos = source.rank_infos();
+  for (kvc_rank_info& info : infos) {
+    info.classes.data = pass(static_cast<const std::uint8_t*>(info.classes.data),
+                             info.classes.count * info.classes.stride);
+  }
+  const kvc_list list =
+      kvc_list_of(pass(infos.data(), infos.size()), infos.size(), sizeof infos[0]);
+  kvc_list usable{};
+  const kvc_status joined = c.api().set_ranks(s, pass(&list, 1), &usable);
+  c.expect(joined == KVC_OK, "KVC-P-041", "set_ranks answered {}", joined);
+  pass.gone();
+  return s;
+}
+
+void inputs_are_not_kept(Context& c) {
+  World source(c, c.plain());
+  Passing pass;
+  kvc_sched* const s = open_passing(c, source, pass);
+  const std::vector<std::uint8_t> keys(16 * 8, 3);
+  const std::vector<std::int64_t> blocks = {1, 2, 3, 4};
+  const kvc_request begin{sizeof begin, 0,           1, 64, pass(keys.data(), keys.size()), 4,
+                          KVC_NO_LIMIT, KVC_NO_LIMIT};
+  kvc_status got = c.api().request_begin(s, pass(&begin, 1));
+  c.expect(got == KVC_OK, "KVC-P-050", "request_begin answered {}", got);
+  pass.gone();
+  const kvc_extend more{sizeof more, 0, 1, 4, pass(keys.data(), 16), 1};
+  c.api().request_extend(s, pass(&more, 1));
+  pass.gone();
+  const kvc_lookup_in in{sizeof in, 0, 1, 80, 0, KVC_NO_LIMIT};
+  auto found = sized<kvc_lookup_out>();
+  c.api().lookup(s, pass(&in, 1), &found);
+  pass.gone();
+  const auto tables = [&] {
+    const kvc_table t{sizeof t, 0, pass(blocks.data(), 4), 4, 0};
+    return kvc_list_of(pass(&t, 1), 1, sizeof t);
+  };
+  const kvc_alloc_in alloc{sizeof alloc, 0, 1, 0, tables()};
+  auto allocated = sized<kvc_alloc_out>();
+  c.api().alloc_update(s, pass(&alloc, 1), &allocated);
+  pass.gone();
+  for (std::uint64_t n = 1; n <= 4; ++n) {
+    const kvc_step_request record{sizeof record, 0, 1, 16 * n, tables()};
+    auto step = sized<kvc_step>();
+    step.step = n;
+    step.scheduled = kvc_list_of(pass(&record, 1), 1, sizeof record);
+    auto plan = sized<kvc_plan>();
+    got = c.api().build_store_jobs(s, pass(&step, 1), &plan);
+    c.expect(got == KVC_OK, "KVC-P-081", "build_store_jobs answered {}", got);
+    pass.gone();
+    const std::vector<std::uint8_t> garbage(100, 7);
+    const kvc_bytes report = kvc_bytes_of(pass(garbage.data(), 100), 100);
+    auto done = sized<kvc_complete_out>();
+    c.api().complete(s, pass(&report, 1), 1, &done);
+    pass.gone();
+  }
+  const kvc_end_in end{sizeof end, KVC_END_STOP, 1, 64, tables(), {}};
+  auto ended = sized<kvc_end_out>();
+  got = c.api().request_end(s, pass(&end, 1), &ended);
+  c.expect(got == KVC_OK, "KVC-P-096", "request_end answered {}", got);
+  pass.gone();
+  std::uint64_t needed = 0;
+  c.api().explain(s, 0, nullptr, 0, &needed);
+  c.api().close_scheduler(s);
+}
+
 // The same requests for ever: what is stored once is not stored again, and nothing fills up.
 void nothing_fills_up(Context& c) {
   World w(c, c.plain());
@@ -226,6 +319,7 @@ constexpr Case cases[] = {
     {"memory.stepped", "KVC-P-021", stepped},
     {"memory.every_allocation_fails", "KVC-P-132", every_allocation_fails, 120},
     {"memory.every_copy_fails", "KVC-P-132", every_copy_fails, 120},
+    {"memory.inputs_are_not_kept", "KVC-P-017", inputs_are_not_kept},
     {"memory.nothing_fills_up", "KVC-P-131", nothing_fills_up, 120},
 };
 

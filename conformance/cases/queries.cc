@@ -404,6 +404,24 @@ void other_threads(Context& c) {
            wrong.load());
 }
 
+// Every status of every call is judged in every case (conformance/rig/watch.h); here for many.
+void only_known_statuses(Context& c) {
+  World w(c, c.plain());
+  many_fates(w);
+  Raw raw(w);
+  for (const std::uint64_t n : odd_numbers) {
+    raw.begin(n, n, 0);
+    raw.extend(n, n, 0);
+    raw.lookup(n, n, n);
+    raw.alloc(n, n);
+    raw.end(n, n);
+  }
+  w.reset();
+  w.check_counts = false;
+  w.api().pump_scheduler(w.sched(), 1);
+  w.api().wait(w.rank(0), nullptr, 0, 0);
+}
+
 void poisoned_handles(Context& c) {
   World w(c, c.plain());
   w.store(1, prompt(1, 2), 32);
@@ -445,6 +463,7 @@ constexpr Case cases[] = {
     {"queries.answers_stay", "KVC-P-016", answers_stay},
     {"queries.errors_change_nothing", "KVC-P-009", errors_change_nothing},
     {"queries.from_other_threads", "KVC-P-116", other_threads},
+    {"queries.only_known_statuses", "KVC-P-012", only_known_statuses},
     {"queries.poisoned_handles", "KVC-P-013", poisoned_handles},
 };
 
