@@ -66,8 +66,8 @@ void check_end_holds(const Check& c, const EndIn& in, const Request& r, const En
   for (const auto& [block, holds] : m.holds) {
     for (const Hold& h : holds) {
       // A block that the table lost before is the engine's already, as far as the request goes.
-      const bool ours = h.request == in.request &&
-                        is_of_request(in, r, Block{h.group, block, h.position});
+      const bool ours =
+          h.request == in.request && is_of_request(in, r, Block{h.group, block, h.position});
       if (!ours || listed.contains(block)) continue;
       c.find("KVC-P-097", fmt::format("request {} ended: job {} holds its block {}, which is not "
                                       "listed",

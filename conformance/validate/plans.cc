@@ -37,6 +37,7 @@ void check_source(const Check& c, const PlannedJob& job, const Block& b) {
     c.find("KVC-P-083", named("no block of the device"));
     return;
   }
+  if (m.step_blocks.contains(b.block)) return;
   const std::vector<Model::Allowed> places = places_of(m, b.group, b.block);
   if (!places.empty() && std::all_of(places.begin(), places.end(), [](const auto& p) {
         return (p.flags & KVC_REQUEST_NO_WRITE) != 0;
@@ -44,7 +45,6 @@ void check_source(const Check& c, const PlannedJob& job, const Block& b) {
     c.find("KVC-P-085", named("only requests with KVC_REQUEST_NO_WRITE have it"));
     return;
   }
-  if (m.step_blocks.contains(b.block)) return;
   if (places.empty()) {
     c.find("KVC-P-083", named("no table, hand-off or candidate has it"));
     return;

@@ -264,6 +264,7 @@ void before_reports(const Check& c, const CompleteIn& in) {
   m.reports_seen_as.assign(in.reports.size(), Model::ReportIs::unknown);
   if (!m.all_ranks_here()) return;
   for (std::size_t i = 0; i < in.reports.size(); ++i) {
+    if (in.reports[i].empty()) continue;  // the rank had nothing to say
     const KeyId report = hash_of(in.reports[i]);
     for (RankView& view : m.ranks) {
       if (const auto out = view.reports_out.find(report); out != view.reports_out.end()) {

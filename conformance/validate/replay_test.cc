@@ -1,0 +1,117 @@
+// Recordings replayed: the same on the connector that made them, different with another pool, and a
+// text for what is no recording.
+#include <boost/test/data/test_case.hpp>
+#include <boost/test/unit_test.hpp>
+
+#include "conformance/validate/replay.h"
+#include "conformance/validate/tests/resealed_test.h"
+#include "host_stub/loader/loader.h"
+#include "host_stub/tools/run_program_test.h"
+#include "plugin/core/prng.h"
+
+namespace kvc::validate {
+namespace {
+
+using host::Outcome;
+
+const std::string corpus = std::string(KVC_CORPUS) + "/calls/kvc_run_qwen3.5-4b.kvcc";
+
+struct WithFolder : host::ProgramFolder {
+  [[nodiscard]] Outcome replay(const std::vector<std::string>& args) const {
+    Outcome outcome;
+    outcome.command = std::string(KVC_BIN_DIR) + "/kvc-replay-calls";
+    for (const std::string& arg : args) outcome.command += " '" + arg + "'";
+    const int status =
+        std::system((outcome.command + " </dev/null >'" + (folder / "stdout").string() + "' 2>'" +
+                     (folder / "stderr").string() + "'")
+                        .c_str());
+    outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    outcome.out = text_of("stdout");
+    outcome.err = text_of("stderr");
+    return outcome;
+  }
+  [[nodiscard]] std::string options(const std::string& text) const {
+    std::ofstream((folder / "c.toml").string()) << text;
+    return (folder / "c.toml").string();
+  }
+};
+
+const char* const models[] = {"llama", "gemma", "qwen3.5-4b"};
+
+BOOST_FIXTURE_TEST_SUITE(replays, WithFolder)
+
+BOOST_DATA_TEST_CASE_F(WithFolder, a_recorded_run_replays_with_the_same_answers,
+                       boost::unit_test::data::make(models), name) {
+  const std::string file = (folder / "run.kvcc").string();
+  ::setenv("KVC_LAYER_NEXT", library("kvc_simple_cpu").c_str(), 1);
+  ::setenv("KVC_LAYER_RECORD", file.c_str(), 1);
+  const Outcome run =
+      run_program({"--connector", library("kvc_validate"), "--model", model(name), "--ranks", "2",
+                   "--trace", "gen:agent?requests=8&steps=3&system_tokens=900&output_tokens=60"});
+  ::unsetenv("KVC_LAYER_NEXT");
+  ::unsetenv("KVC_LAYER_RECORD");
+  BOOST_REQUIRE_MESSAGE(run.code == 0, run.out << run.err);
+  const Outcome same = replay({file, library("kvc_simple_cpu")});
+  BOOST_TEST(same.code == 0, same.out << same.err);
+  BOOST_TEST(same.out.find("the same answers") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(the_recording_of_the_corpus_replays_with_the_same_answers) {
+  const Outcome same = replay({corpus, library("kvc_simple_cpu")});
+  BOOST_TEST(same.code == 0, same.out << same.err);
+  BOOST_TEST(same.out == "1224 calls, the same answers\n");
+}
+
+BOOST_AUTO_TEST_CASE(a_smaller_pool_differs_and_the_first_difference_is_named) {
+  const Outcome other = replay(
+      {corpus, library("kvc_simple_cpu"), "--connector-config", options("[host]\nblocks = 10\n")});
+  BOOST_TEST(other.code == 1, other.out << other.err);
+  BOOST_TEST(other.out == "call 138 (build_store_jobs): jobs.count: recorded 1, present 0\n");
+}
+
+BOOST_AUTO_TEST_CASE(wrong_input_is_one_line_and_exit_code_2) {
+  const auto refused = [&](const std::vector<std::string>& args, const std::string& part) {
+    const Outcome out = replay(args);
+    BOOST_TEST(out.code == 2, out.out << out.err);
+    BOOST_TEST(out.err.find(part) != std::string::npos, out.err);
+  };
+  const std::string simple = library("kvc_simple_cpu");
+  refused({"/nowhere.kvcc", simple}, "/nowhere.kvcc");
+  refused({corpus, "/nowhere.so"}, "/nowhere.so");
+  refused({corpus, simple, "--connector-config", "/nowhere.toml"}, "/nowhere.toml");
+  refused({options("no recording, but a text that is long enough"), simple}, "KVCC");
+  refused({corpus}, "LIB");
+  std::ifstream in(corpus, std::ios::binary);
+  std::string bytes(std::istreambuf_iterator<char>(in), {});
+  refused({options(bytes.substr(0, bytes.size() / 2)), simple}, "cut off");
+}
+
+// Every field is read by somebody who trusts it: none may crash the tool.
+BOOST_AUTO_TEST_CASE(recordings_with_wrong_fields_are_refused_or_differ_and_never_crash) {
+  const auto connector = host::load_connector(library("kvc_simple_cpu"));
+  BOOST_REQUIRE(connector.ok());
+  const auto whole = Recording::read(corpus);
+  BOOST_REQUIRE(whole.ok());
+  constexpr std::uint64_t seed = 20261130;
+  Prng draw(seed);
+  std::size_t refused = 0;
+  for (int i = 0; i < 300; ++i) {
+    const std::string bytes = testing::resealed(whole.value(), draw);
+    const auto recording = Recording::parse(bytes);
+    if (!recording.ok()) {
+      ++refused;
+      continue;
+    }
+    Replay run(recording.value(), connector.value().api, {});
+    const auto result = run.run();
+    refused += result.ok() ? 0 : 1;
+  }
+  BOOST_TEST_MESSAGE(refused << " of 300 refused, seed " << seed);
+  BOOST_TEST(refused > 0U);
+  BOOST_TEST(refused < 300U);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace
+}  // namespace kvc::validate
