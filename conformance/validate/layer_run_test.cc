@@ -149,6 +149,17 @@ BOOST_AUTO_TEST_CASE(a_layer_that_is_told_no_connector_or_a_wrong_one_refuses_wi
   refused("", "/nowhere/lib.so");
 }
 
+// KVC-H-008.
+BOOST_AUTO_TEST_CASE(a_handle_that_is_open_when_the_process_ends_is_found) {
+  const Environment set(library("kvc_simple_cpu"), (folder / "findings.jsonl").string(), false);
+  const std::string program = std::string(KVC_BIN_DIR) + "/kvc_validate_leave_open '" +
+                              library("kvc_validate") + "' 2>'" + (folder / "err").string() + "'";
+  BOOST_TEST(std::system(program.c_str()) == 0);
+  BOOST_TEST(text_of("findings.jsonl").find("KVC-H-008") != std::string::npos,
+             text_of("findings.jsonl"));
+  BOOST_TEST(text_of("err").find("KVC-H-008") != std::string::npos, text_of("err"));
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace
