@@ -23,6 +23,10 @@ void Context::warn(const std::string& text) {
 Setup Context::plain() const {
   Setup s;
   s.toml = config_toml;
+  // Connectors take memory for their limits at open, and cases open them often.
+  s.max_prompt = 1 << 12;
+  s.max_total = 1 << 13;
+  s.max_live = 64;
   return s;
 }
 
