@@ -1,13 +1,16 @@
-# cmake -DTABLES=program -DDOC=docs/abi.md -P this: the text between the markers is what the program
-# prints.
+# cmake -DTABLES=program -DDOC=docs/abi.md [-DMARKER=tables] -P this: the text between the markers
+# is what the program prints.
+if(NOT DEFINED MARKER)
+  set(MARKER tables)
+endif()
 execute_process(COMMAND "${TABLES}" OUTPUT_VARIABLE now RESULT_VARIABLE rc)
 if(NOT rc EQUAL 0)
   message(FATAL_ERROR "${TABLES} failed")
 endif()
 file(READ "${DOC}" text)
-set(begin "<!-- tables: begin -->\n")
+set(begin "<!-- ${MARKER}: begin -->\n")
 string(FIND "${text}" "${begin}" from)
-string(FIND "${text}" "<!-- tables: end -->" to)
+string(FIND "${text}" "<!-- ${MARKER}: end -->" to)
 if(from EQUAL -1 OR to EQUAL -1)
   message(FATAL_ERROR "${DOC} has no markers")
 endif()

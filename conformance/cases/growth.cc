@@ -399,19 +399,39 @@ void flags_and_reserved_fields(Context& c) {
   w.check_quiet();
 }
 
+// Lists of several elements: of one, the stride does not matter.
+void stepped_by_stride(Context& c, Setup s, std::uint64_t extra) {
+  s.stride_extra = extra;
+  World w(c, s);
+  w.store(1, prompt(1, 3), 48);
+  w.begin(2, prompt(1, 3));
+  w.load(2);
+  w.begin(3, prompt(2, 3));
+  w.take(3, 0);
+  w.compute(2, 49);
+  w.compute(3, 48);
+  rig::Planned plan;
+  const kvc_status status = w.try_plan(plan);
+  c.need(status == KVC_OK, "KVC-P-007", "{} bytes between elements: build_store_jobs answered {}",
+         extra, status);
+  w.submit(plan);
+  const kvc_boundary_stats counts = w.counts();
+  c.expect(counts.all_offers.dropped_bad_offer == 0, "KVC-P-007",
+           "{} bytes between elements: {} offers of right elements were bad", extra,
+           counts.all_offers.dropped_bad_offer);
+  c.expect(!w.logged(KVC_LOG_PEER_FAULT, "KVC-H"), "KVC-P-007",
+           "{} bytes between elements: right elements are called wrong", extra);
+  w.end(2);
+  w.end(3);
+  w.drain();
+  w.check_quiet();
+}
+
 void larger_strides(Context& c) {
-  for (const std::uint64_t extra : {8U, 24U, 200U}) {
-    Setup s = c.plain();
-    s.stride_extra = extra;
-    World w(c, s);
-    w.store(1, prompt(1, 3), 48);
-    w.begin(2, prompt(1, 3));
-    w.load(2);
-    w.compute(2, 49);
-    w.step();
-    w.end(2);
-    w.drain();
-    w.check_quiet();
+  constexpr std::uint64_t extras[] = {8, 24, 200};
+  for (const std::uint64_t extra : extras) stepped_by_stride(c, c.plain(), extra);
+  for (const std::uint64_t extra : extras) {
+    stepped_by_stride(c, c.layout({rig::full(16), rig::sliding(16, 40)}), extra);
   }
 }
 

@@ -1,0 +1,86 @@
+// The suite of the suite: each connector of connectors/ breaks one rule, and kvc-conform names that
+// rule in every case about it that fails.
+#include <algorithm>
+#include <boost/test/data/test_case.hpp>
+#include <boost/test/unit_test.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "conformance/cases/case.h"
+
+namespace {
+
+struct Bad {
+  const char* name;
+  kvc::rules::RuleId rule;
+  kvc::rules::RuleId about;
+  friend std::ostream& operator<<(std::ostream& out, const Bad& bad) { return out << bad.name; }
+};
+const Bad all_bad[] = {
+#define KVC_BAD(connector, rule, about) {#connector, rule, about},
+#include "conformance/bad/manifest.def"
+};
+
+// A regular expression for the cases that are about the rule.
+std::string cases_about(kvc::rules::RuleId rule) {
+  std::string ids;
+  for (const kvc::conform::Case& c : kvc::conform::all_cases()) {
+    if (c.rule == rule) ids += (ids.empty() ? "" : "|") + std::string(c.id);
+  }
+  // Rules that hold for every call have no case of their own.
+  return ids.empty() ? "^open.two_instances$" : "^(" + ids + ")$";
+}
+
+nlohmann::json report_on(const Bad& bad, const std::string& only) {
+  const std::string out =
+      (std::filesystem::temp_directory_path() / (std::string("kvc_bad_") + bad.name + ".json"))
+          .string();
+  const std::string command = std::string(KVC_BIN_DIR) + "/kvc-conform " + KVC_LIB_DIR +
+                              "/libkvc_bad_" + bad.name + ".so --connector-config " +
+                              KVC_SOURCE_DIR + "/conformance/bad/small.toml --only '" + only +
+                              "' --json " + out + " >/dev/null 2>&1";
+  BOOST_TEST_INFO_SCOPE(command);
+  const int status = std::system(command.c_str());
+  BOOST_REQUIRE(WIFEXITED(status));
+  BOOST_TEST(WEXITSTATUS(status) == 1);
+  std::ifstream in(out);
+  BOOST_REQUIRE(in.good());
+  auto report = nlohmann::json::parse(in);
+  std::filesystem::remove(out);
+  return report;
+}
+
+BOOST_AUTO_TEST_SUITE(bad)
+
+BOOST_DATA_TEST_CASE(the_suite_names_the_broken_rule, boost::unit_test::data::make(all_bad), one) {
+  const nlohmann::json report = report_on(one, cases_about(one.about));
+  unsigned found = 0;
+  for (const auto& c : report.at("cases")) {
+    const std::string result = c.at("result");
+    if (result != "fail" && result != "crashed" && result != "timed_out") continue;
+    BOOST_TEST_INFO(c.dump());
+    BOOST_TEST(c.at("rule").get<std::string>() == one.rule.text());
+    ++found;
+  }
+  BOOST_TEST(found != 0U);
+}
+
+BOOST_AUTO_TEST_CASE(every_connector_is_in_the_manifest_and_breaks_its_own_way) {
+  std::size_t sources = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(KVC_SOURCE_DIR "/conformance/bad/connectors")) {
+    const std::string name = entry.path().stem().string();
+    const bool known = std::any_of(std::begin(all_bad), std::end(all_bad),
+                                   [&](const Bad& bad) { return bad.name == name; });
+    BOOST_TEST(known, name << " is not in manifest.def");
+    ++sources;
+  }
+  BOOST_TEST(sources == std::size(all_bad));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace

@@ -1,0 +1,11 @@
+// Answers a miss with KVC_MORE.
+#include "conformance/bad/wrapped.h"
+
+void kvc::bad::spoil(kvc_plugin_api& table) {
+  table.lookup = [](kvc_sched* s, const kvc_lookup_in* in, kvc_lookup_out* out) noexcept {
+    const kvc_status status = kvc::bad::right().lookup(s, in, out);
+    return status == KVC_OK && KVC_HAS(out, kvc_lookup_out, why) && out->why == KVC_WHY_MISS
+               ? kvc_status{KVC_MORE}
+               : status;
+  };
+}

@@ -1,0 +1,12 @@
+// Takes more than it offered, and loads nothing.
+#include "conformance/bad/wrapped.h"
+
+void kvc::bad::spoil(kvc_plugin_api& table) {
+  table.alloc_update = [](kvc_sched* s, const kvc_alloc_in* in, kvc_alloc_out* out) noexcept {
+    const kvc_status status = kvc::bad::right().alloc_update(s, in, out);
+    return status == KVC_E_ARG && in != nullptr && in->struct_size == sizeof *in &&
+                   in->accepted_tokens != 0
+               ? kvc_status{KVC_OK}
+               : status;
+  };
+}
