@@ -319,11 +319,12 @@ void RankEngine::refuse(const Job& job) {
   const FailedBlock& f = job.failed.front();
   host_.log(
       LogLevel::peer_fault,
-      fmt::format("rank {}: {} job {} is refused: group {} block {} position {}: code {}, {} "
-                  "side; {} copies in all",
-                  options_.rank, name_of(job.kind), job.id, f.group, f.block, f.position,
-                  static_cast<std::int32_t>(f.status),
-                  f.side == FailedSide::source ? "source" : "destination", job.copies.size()));
+      fmt::format(
+          "KVC-H-050: rank {}: {} job {} is refused: group {} block {} position {}: code {}, {} "
+          "side; {} copies in all",
+          options_.rank, name_of(job.kind), job.id, f.group, f.block, f.position,
+          static_cast<std::int32_t>(f.status),
+          f.side == FailedSide::source ? "source" : "destination", job.copies.size()));
 }
 
 }  // namespace kvc
