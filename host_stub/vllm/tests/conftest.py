@@ -18,6 +18,7 @@ for name, value in {
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "OMP_NUM_THREADS": "1",  # the models are tiny
     "TORCHDYNAMO_DISABLE": "1",  # nothing is worth compiling either
+    "PYTHONFAULTHANDLER": "1",  # an aborted process says where it was (watch.py)
 }.items():
     os.environ.setdefault(name, value)
 

@@ -20,8 +20,10 @@ from vllm.v1.kv_cache_interface import is_full_attention_spec
 from faults import Faults
 from kvc_vllm import lib
 from models import VOCABULARY
+from watch import Hung, limit
 
 FENCE_COUNTER = 3
+START_S, ANSWER_S = 600, 120  # a busy machine has needed 230 s to start an engine, 2 s to answer
 MODE = "VLLM_ENABLE_V1_MULTIPROCESSING"
 IN_PROCESS = os.environ.get(MODE, "1") == "0"
 
@@ -87,13 +89,18 @@ def tripped(_worker: Any, library: str) -> bool:
 
 
 class Engine:
-    """One LLM; close() ends it and what it started. Without connector always in this process."""
+    """One LLM; close() ends it and what it started. Without connector always in this process.
+
+    A call that gets no answer ends the engine's processes and raises Hung; `hung` says so then.
+    """
 
     def __init__(self, model: str, transfer: dict[str, Any] | None, **options: Any) -> None:
         self.in_process = IN_PROCESS or transfer is None
+        self.hung = False
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv(MODE, "0" if self.in_process else "1")
-            self._start(model, transfer, options)
+            with limit(START_S, "start of an engine"):
+                self._start(model, transfer, options)
 
     def _start(self, model: str, transfer: dict[str, Any] | None, options: dict[str, Any]) -> None:
         if "qwen3_5" in model:
@@ -121,13 +128,22 @@ class Engine:
         """The engine core; in-process mode only."""
         return self.llm.llm_engine.engine_core.engine_core
 
+    def ask(self, call: Callable[..., Any], *given: Any, seconds: float = ANSWER_S, **named: Any
+            ) -> Any:
+        """What the call answers."""
+        try:
+            with limit(seconds, call.__name__):
+                return call(*given, **named)
+        except Hung:
+            self.hung = True
+            raise
+
     def run(self, prompts: list[list[int]], output: int = 8) -> list[Answer]:
         params = SamplingParams(
             temperature=0.0, max_tokens=output, logprobs=5, ignore_eos=True, detokenize=False
         )
-        results = self.llm.generate(
-            [{"prompt_token_ids": p} for p in prompts], params, use_tqdm=False
-        )
+        results = self.ask(
+            self.llm.generate, [{"prompt_token_ids": p} for p in prompts], params, use_tqdm=False)
         answers = []
         for r in results:
             out = r.outputs[0]
@@ -168,14 +184,15 @@ class Engine:
     def reset_device(self) -> None:
         """Empties the device's prefix cache; the connector keeps its tier."""
         self._reset()
-        self.llm.collective_rpc(scrub)
+        self.in_workers(scrub)
 
     def reset_connector(self) -> None:
         self._reset(reset_connector=True)
 
     def _reset(self, **options: bool) -> None:
         self.drain()
-        self.step_until(lambda: self.llm.reset_prefix_cache(**options), "cache was reset")
+        self.step_until(
+            lambda: self.ask(self.llm.reset_prefix_cache, **options), "cache was reset")
 
     def step_until(self, done: Callable[[], bool], what: str) -> None:
         """Steps, by requests that are too short to be stored, in which copies end."""
@@ -184,16 +201,22 @@ class Engine:
             assert time.monotonic() < deadline, f"not within 120 s: {what}"
             self.one(prompt(8), 1)
 
+    def in_workers(self, function: Callable[..., Any], *given: Any, seconds: float = ANSWER_S
+                   ) -> list[Any]:
+        """What function(worker, *given) returns in each worker's process."""
+        return self.ask(self.llm.collective_rpc, function, args=given, seconds=seconds)
+
     def arm(self, library: str, point: str, countdown: int = 0) -> None:
         """The library fails at this fault point, in the process that runs it."""
-        self.llm.collective_rpc(arm, args=(library, point, countdown))
+        self.in_workers(arm, library, point, countdown)
 
     def tripped(self, library: str) -> bool:
-        return all(self.llm.collective_rpc(tripped, args=(library,)))
+        return all(self.in_workers(tripped, library))
 
     def close(self) -> None:
-        self.llm.llm_engine.engine_core.shutdown()
-        del self.llm
+        llm = self.__dict__.pop("llm", None)  # closed already: an engine that hung
+        if llm is not None:
+            self.ask(llm.llm_engine.engine_core.shutdown)
 
     # ---- in-process mode only
 

@@ -1,5 +1,6 @@
 """The structs of kvc_vllm.lib against kvc.h, by what a C compiler says of it."""
 
+import contextlib
 import ctypes
 import re
 import subprocess
@@ -7,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kvc_vllm import lib
+from kvc_vllm import layout, lib
+from kvc_vllm.scheduler import KvcScheduler
+from kvc_vllm.worker import KvcHandshake
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -85,3 +88,33 @@ def test_a_refused_open_carries_the_text_of_the_library(library: str) -> None:
     refusal = r"open_scheduler answered -1: .*scheduler_block_tokens is 0"
     with pytest.raises(lib.KvcError, match=refusal):
         lib.Handle(lib.Library(library), "scheduler", opened, 0, lambda level, text: None)
+
+
+@pytest.mark.parametrize("mode", ["eager", "lazy"])
+def test_lazy_mode_is_refused_when_the_ranks_are_known(library: str, mode: str) -> None:
+    memory = ctypes.create_string_buffer(4 * 64)
+    groups = (lib.TYPES["group"] * 1)(lib.make(
+        "group", kind=lib.GROUP_FULL, tokens_per_block=16, caps_known=layout.CAPS_ALL,
+        caps=lib.GROUP_CAP_CACHEABLE | lib.GROUP_CAP_POSITION_STABLE))
+    toml = f'[connector]\nkind = "simple_cpu"\nmode = "{mode}"\n\n[host]\nblocks = 4\n'.encode()
+    opened = lib.make(
+        "open", groups=lib.list_of(groups), hash_unit_tokens=16, scheduler_block_tokens=16,
+        context_parallel=1, cp_interleave_tokens=1, ranks=1, device_blocks=4, key_bytes=32,
+        max_prompt_tokens=64, max_total_tokens=64, max_batch_tokens=64, max_live_requests=4,
+        max_running=4, max_request_bytes=lib.NO_LIMIT, max_steps_in_flight=1, retention_tokens=-1,
+        config_toml=lib.bytes_of(toml))
+    kvc = lib.Library(library)
+    rank, scheduler = (lib.Handle(kvc, role, opened, 0, lambda level, text: None)
+                       for role in ("rank", "scheduler"))
+    regions = (lib.TYPES["region"] * 1)(lib.make(
+        "region", device_kind=lib.DEVICE_HOST, group_mask=1, base=ctypes.addressof(memory),
+        size_bytes=len(memory), block_bytes=64, block_stride_bytes=64))
+    info = lib.make("rank_info")
+    rank.check("register_regions", ctypes.byref(lib.list_of(regions)), ctypes.byref(info))
+    adapter = KvcScheduler.__new__(KvcScheduler)  # all that the call looks at
+    adapter.handle = scheduler
+    refused = pytest.raises(lib.KvcError, match="lazy mode")
+    with refused if mode == "lazy" else contextlib.nullcontext():
+        adapter.set_xfer_handshake_metadata_pp_aware({0: KvcHandshake(lib.rank_info(info))})
+    for handle in (scheduler, rank):
+        handle.close()

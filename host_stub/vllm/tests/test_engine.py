@@ -4,17 +4,21 @@ One pair of engines a model serves all tests here; KVC_TEST_MODELS_ONLY=llama,ge
 """
 
 import os
+import signal
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 from vllm.config import KVEventsConfig
 from vllm.distributed.kv_events import AllBlocksCleared, BlockStored
 
 from engine import IN_PROCESS, Answer, Engine, kvc_transfer, prompt
 from models import make_model
+from watch import Hung
 
 pytestmark = pytest.mark.engine
 in_process = pytest.mark.skipif(not IN_PROCESS, reason="reaches into the engine core")
@@ -82,6 +86,11 @@ class Pair:
         return answer, external
 
 
+def start(model: str, library: str, config: str) -> Engine:
+    events = KVEventsConfig(enable_kv_cache_events=True, publisher="null")
+    return Engine(model, kvc_transfer(library, config), kv_events_config=events)
+
+
 def expectations(model: str, case: Case) -> Expected:
     engine = Engine(model, None)
     try:
@@ -100,18 +109,30 @@ def expectations(model: str, case: Case) -> Expected:
         engine.close()
 
 
+def idle_for_ever(_worker: Any) -> None:
+    """Runs in the worker's process."""
+    signal.pause()
+
+
 @pytest.fixture(scope="module", params=[c for c in CASES if c.model in WANTED],
                 ids=lambda c: c.model)
-def pair(request: pytest.FixtureRequest, models: Path, library: str,
-         config: str) -> Iterator[Pair]:
+def model_pair(request: pytest.FixtureRequest, models: Path, library: str,
+               config: str) -> Iterator[Pair]:
     case: Case = request.param
     model = make_model(case.model, models)
     expected = expectations(model, case)
-    events = KVEventsConfig(enable_kv_cache_events=True, publisher="null")
-    engine = Engine(model, kvc_transfer(library, config), kv_events_config=events)
-    found = Pair(case, expected, engine)
+    found = Pair(case, expected, start(model, library, config))
     yield found
     found.engine.close()
+
+
+@pytest.fixture
+def pair(model_pair: Pair, library: str, config: str) -> Pair:
+    """A test that hangs costs the others of its model no more than another start."""
+    if model_pair.engine.hung:
+        model_pair.engine.close()
+        model_pair.engine = start(model_pair.engine.model, library, config)
+    return model_pair
 
 
 def test_the_cold_run_equals_the_run_without_connector(pair: Pair) -> None:
@@ -251,7 +272,7 @@ def test_a_reset_of_the_connector_forgets_everything(pair: Pair) -> None:
     pair.begin()
     pair.engine.one(pair.prompt)
     pair.engine.reset_device()
-    assert pair.engine.llm.reset_prefix_cache(reset_connector=True)
+    assert pair.engine.ask(pair.engine.llm.reset_prefix_cache, reset_connector=True)
     answer, local, external = pair.engine.hits(pair.prompt)
     assert (local, external) == (0, 0)
     assert answer.difference(pair.expected.cold) == 0.0
@@ -315,15 +336,34 @@ def test_a_library_that_breaks_is_given_up_and_the_engine_goes_on(
     assert pair.engine.blocks_in_use() == 0
 
 
+@pytest.mark.skipif(IN_PROCESS, reason="there is no other process")
+def test_an_engine_that_hangs_fails_its_test_with_all_stacks(
+        pair: Pair, pytestconfig: pytest.Config) -> None:
+    """The last test of its engine but one: the next starts another."""
+    if pytestconfig.getoption("capture") != "fd":
+        pytest.skip("the stacks go to the terminal")
+    processes = [p for p in psutil.Process().children(recursive=True)
+                 if "resource_tracker" not in " ".join(p.cmdline())]
+    assert len(processes) == 2
+    with pytest.raises(Hung, match="nothing within 5 s"):
+        pair.engine.in_workers(idle_for_ever, seconds=5)
+    # What a failed test shows; the processes got their standard error when they started.
+    stacks = pytestconfig.pluginmanager.getplugin("capturemanager").read_global_capture().err
+    for place in ("in ask", "in run_busy_loop", "in idle_for_ever"):
+        assert place in stacks
+    assert pair.engine.hung
+    assert not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in processes)
+
+
 def test_a_second_engine_in_the_same_process_starts_with_an_empty_tier(
-        pair: Pair, library: str, config: str) -> None:
+        model_pair: Pair, library: str, config: str) -> None:
     """Last in this file: it ends the engine of the other tests."""
-    model = pair.engine.model
-    pair.engine.close()
-    pair.engine = Engine(model, kvc_transfer(library, config))
-    answer, local, external = pair.engine.hits(pair.prompt)
+    model = model_pair.engine.model
+    model_pair.engine.close()
+    model_pair.engine = Engine(model, kvc_transfer(library, config))
+    answer, local, external = model_pair.engine.hits(model_pair.prompt)
     assert (local, external) == (0, 0)
-    assert answer.difference(pair.expected.cold) == 0.0
-    answer, external = pair.replay(pair.prompt)
-    assert external == pair.case.hit
-    assert answer.difference(pair.expected.again) == 0.0
+    assert answer.difference(model_pair.expected.cold) == 0.0
+    answer, external = model_pair.replay(model_pair.prompt)
+    assert external == model_pair.case.hit
+    assert answer.difference(model_pair.expected.again) == 0.0
