@@ -20,7 +20,7 @@ namespace kvc::edge {
 
 // What both handles have.
 //
-// Threads:    error: the role of the handle. poisoned: any.
+// Threads:    error, told: the role of the handle. poisoned: any.
 // Owns:       the copy of the host's table.
 // Invariants: poisoned never goes back to false.
 struct HandleBase {
@@ -30,6 +30,7 @@ struct HandleBase {
   mutable HostAdapter host;
   LastError error;
   mutable std::atomic<bool> poisoned{false};
+  bool told = false;  // error says why the handle is poisoned
 };
 
 // How far a call has come: past `changed` a failure cannot be answered by "nothing was done".
@@ -84,9 +85,16 @@ kvc_status run_caught(const HandleBase& h, std::string_view slot, Sink&& sink, F
 template <class Handle, class F>
 kvc_status at_edge(Handle* h, std::string_view slot, F&& body) noexcept {
   if (h == nullptr) return KVC_E_ARG;
-  if (h->poisoned.load(std::memory_order_acquire)) return KVC_E_INTERNAL;
-  return run_caught(
+  if (h->poisoned.load(std::memory_order_acquire)) {
+    // An [any] query has no text, so what it broke is told here; the first reason stays.
+    if (!h->told) h->error.set(slot, "a query broke an invariant, the log says which");
+    h->told = true;
+    return KVC_E_INTERNAL;
+  }
+  const kvc_status status = run_caught(
       *h, slot, [&](std::string_view why) { h->error.set(slot, why); }, body);
+  if (status == KVC_E_INTERNAL) h->told = true;
+  return status;
 }
 
 // An [any] query: answered by a poisoned handle too, has no text. body: Status().

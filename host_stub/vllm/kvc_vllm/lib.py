@@ -89,14 +89,14 @@ def words_of(data: int, count: int, stride: int) -> array.array:
 
 
 def rows_of(data: int, count: int, stride: int) -> list[array.array]:
-    """The words of each element of a kvc_list."""
-    words, width = words_of(data, count, stride), stride // 8
+    """The words of each element of a kvc_list. An empty one may have no stride."""
+    words, width = words_of(data, count, stride), stride // 8 or 1
     return [words[i : i + width] for i in range(0, len(words), width)]
 
 
 def block_ids(data: int, count: int, stride: int) -> array.array:
     """Block ids of a list of kvc_block."""
-    return words_of(data, count, stride)[1 :: stride // 8]
+    return words_of(data, count, stride)[1 :: stride // 8 or 1]
 
 
 def _plain(kind: Any) -> str:
@@ -152,7 +152,8 @@ def rank_info(info: Any) -> tuple[int, int, int, bytes, bytes]:
 def rank_infos(ranks: list[tuple[int, int, int, bytes, bytes]]) -> Any:
     """ctypes array of kvc_rank_info; borrows from `ranks`."""
     out = [make("rank_info", rank=rank, pages=pages, inventory=bytes_of(inventory),
-                    classes=(ctypes.cast(classes, ctypes.c_void_p), len(classes) // stride, stride))
+                    classes=(ctypes.cast(classes, ctypes.c_void_p), len(classes) // (stride or 1),
+                             stride))
            for rank, pages, stride, classes, inventory in ranks]
     return (TYPES["rank_info"] * len(out))(*out)
 

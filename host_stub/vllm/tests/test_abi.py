@@ -118,3 +118,10 @@ def test_lazy_mode_is_refused_when_the_ranks_are_known(library: str, mode: str) 
         adapter.set_xfer_handshake_metadata_pp_aware({0: KvcHandshake(lib.rank_info(info))})
     for handle in (scheduler, rank):
         handle.close()
+
+
+def test_an_empty_list_may_have_no_stride() -> None:
+    assert lib.rows_of(0, 0, 0) == []
+    assert list(lib.block_ids(0, 0, 0)) == []
+    infos = lib.rank_infos([(0, 7, 0, b"", b"")])
+    assert (infos[0].pages, infos[0].classes.count) == (7, 0)

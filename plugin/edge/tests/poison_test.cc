@@ -98,6 +98,19 @@ BOOST_FIXTURE_TEST_CASE(a_status_internal_of_the_role_poisons, Opened) {
   check_poisoned();
 }
 
+BOOST_FIXTURE_TEST_CASE(a_query_that_breaks_has_no_text_but_the_next_call_has, Opened) {
+  kvc_pending pending{};
+  pending.struct_size = sizeof pending;
+  script().pending_breaks = true;
+  BOOST_CHECK_EQUAL(api.has_pending(s, &pending), KVC_E_INTERNAL);
+  BOOST_CHECK(logged("held is below 0"));
+  script().pending_breaks = false;
+  BOOST_CHECK_EQUAL(last_error(), "");
+  BOOST_CHECK_EQUAL(api.lookup_cancel(s, 1), KVC_E_INTERNAL);
+  BOOST_CHECK_EQUAL(last_error(), "lookup_cancel: a query broke an invariant, the log says which");
+  check_poisoned();
+}
+
 BOOST_FIXTURE_TEST_CASE(out_of_memory_in_the_role_is_full_and_the_next_call_works, Opened) {
   script().on_call = [](std::string_view) { throw std::bad_alloc(); };
   BOOST_CHECK_EQUAL(api.request_begin(s, &request), KVC_E_FULL);

@@ -97,7 +97,10 @@ class ScriptedRole final : public SchedulerRole {
   }
   Status pump(std::uint32_t /*budget*/) override { return called("pump_scheduler"); }
   BoundaryStats counts() const override { return script().counts; }
-  PendingWork pending() const override { return script().pending; }
+  PendingWork pending() const override {
+    if (script().pending_breaks) throw BrokenInvariant("held is below 0");
+    return script().pending;
+  }
   std::size_t stat_count() const override { return script().stats.size(); }
   void stats(std::span<Stat> out) const override {
     std::copy_n(script().stats.begin(), out.size(), out.begin());

@@ -30,6 +30,7 @@ struct Script {
   std::vector<Stat> stats;
   BoundaryStats counts;
   PendingWork pending;
+  bool pending_breaks = false;  // that query finds a broken invariant
   std::string explain;
   Code reset = Code::ok;
 
