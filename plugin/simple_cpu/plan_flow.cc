@@ -62,7 +62,7 @@ PlanFlow::PlanFlow(SchedulerCore& core, Admissions& admissions, StorePlanner& pl
       candidates_(candidates),
       lookups_(lookups),
       buffer_(plan_bytes_max),
-      encoder_(buffer_) {
+      encoder_(std::span(buffer_.data(), buffer_.size())) {
   copies_max_ = (plan_bytes_max - plan_bytes(1, 0)) / plan_copy_bytes;
   jobs_.reserve(plan_bytes_max / plan_job_bytes);
   held_.reserve(copies_max_);

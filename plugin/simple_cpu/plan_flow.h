@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "plugin/offload/plan_format.h"
+#include "plugin/offload/zeroed_array.h"
 #include "plugin/simple_cpu/candidate_planner.h"
 #include "plugin/simple_cpu/handoff_planner.h"
 #include "plugin/simple_cpu/lookup_flow.h"
@@ -44,7 +45,7 @@ class PlanFlow {
   HandoffPlanner& handoffs_;
   CandidatePlanner& candidates_;
   LookupFlow& lookups_;
-  std::vector<std::uint8_t> buffer_;
+  ZeroedArray<std::uint8_t> buffer_;  // resident as far as the largest plan was
   PlanEncoder encoder_;
   std::uint64_t copies_max_ = 0;
   bool stores_waited_ = false;  // a store job did not fit the last plan: it has precedence now
