@@ -18,11 +18,11 @@ minor_of() {
   esac
 }
 
-# probe <include> <minor> <out.so>: debug info of every public type. No suppressions, ever: they
-# hide middle insertions and changed signatures too.
+# probe <include> <minor> <out.so>: debug info of every public type, without the place of the tree.
+# No suppressions, ever: they hide middle insertions and changed signatures too.
 probe() {
   "$cc" -std=c11 -g -O0 -fPIC -fvisibility=hidden -shared "-DKVC_TARGET_MINOR=$2" "-I$1" \
-    "-I$abi/.." "$abi/abi_probe.c" -o "$3"
+    "-I$abi/.." "-ffile-prefix-map=$abi/=abi/" "$abi/abi_probe.c" -o "$3"
 }
 
 # layout <include> <minor> <scratch> <out.txt>: without KVC_MINOR, which every minor changes.
@@ -43,6 +43,10 @@ check() {
     trap "rm -rf '$scratch'" EXIT
   fi
   mkdir -p "$scratch"
+  if grep -n "path='/" "$frozen/kvc.abi"; then
+    echo "freeze: $frozen/kvc.abi names a place of the machine that wrote it"
+    bad=1
+  fi
   if ! probe "$include" "$minor" "$scratch/probe.so"; then
     echo "freeze: a type or constant of $version is gone: abi_probe.c does not compile"
     bad=1

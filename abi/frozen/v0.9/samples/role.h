@@ -151,9 +151,11 @@ static inline uint64_t line_with_key(kvc_bytes toml) {
 
 /* A newer host may offer more functions than we know: not a wish, so they are ignored. */
 static inline kvc_status read_host(kvc_host_api* mine, const kvc_host_api* host) {
-  if (host == NULL || host->struct_size < kvc_host_api_least) return KVC_E_ARG;
-  if (host->struct_size > KVC_STRUCT_BYTES_MAX) return KVC_E_ARG;
-  memcpy(mine, host, sizeof *mine < host->struct_size ? sizeof *mine : host->struct_size);
+  uint32_t n = 0;
+  if (host == NULL) return KVC_E_ARG;
+  memcpy(&n, host, sizeof n); /* as kvc_read: a short struct may lie anywhere */
+  if (n < kvc_host_api_least || n > KVC_STRUCT_BYTES_MAX) return KVC_E_ARG;
+  memcpy(mine, host, sizeof *mine < n ? sizeof *mine : n);
   mine->struct_size = sizeof *mine;
   return KVC_OK;
 }
