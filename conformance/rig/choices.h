@@ -2,8 +2,9 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <random>
 #include <span>
+
+#include "plugin/core/prng.h"
 
 namespace kvc::rig {
 
@@ -22,10 +23,10 @@ class Choices {
 class SeededChoices final : public Choices {
  public:
   explicit SeededChoices(std::uint64_t seed) : source_(seed) {}
-  std::uint64_t below(std::uint64_t n) override { return source_() % n; }
+  std::uint64_t below(std::uint64_t n) override { return source_.below(n); }
 
  private:
-  std::mt19937_64 source_;
+  Prng source_;
 };
 
 // One byte a choice below 256, two for larger ones; 0 when the bytes are used up.
