@@ -6,28 +6,13 @@
 #include <nlohmann/json.hpp>
 
 #include "conformance/validate/checks.h"
+#include "host_stub/tools/run_report.h"
 
 namespace kvc::validate {
 namespace {
 
-constexpr std::size_t counts = sizeof(kvc_offer_counts) / sizeof(std::uint64_t);
-constexpr std::array<const char*, counts> count_names = {"published",
-                                                         "stored",
-                                                         "pending",
-                                                         "skipped_already_cached",
-                                                         "skipped_in_flight",
-                                                         "skipped_not_hashed",
-                                                         "dropped_pool_full",
-                                                         "dropped_request_gone",
-                                                         "dropped_null_block",
-                                                         "dropped_bad_offer",
-                                                         "dropped_no_parent",
-                                                         "dropped_parent_failed",
-                                                         "dropped_copy_failed",
-                                                         "dropped_leased",
-                                                         "dropped_hold_budget",
-                                                         "dropped_reset",
-                                                         "dropped_plan_full"};
+constexpr std::size_t counts = host::OfferRow::outcomes;
+static_assert(sizeof(kvc_offer_counts) == counts * sizeof(std::uint64_t));
 constexpr std::size_t pending_row = 2;
 
 std::array<std::uint64_t, counts> rows(const kvc_offer_counts& c) {
@@ -49,8 +34,8 @@ void check_row(const Check& c, const char* row, const kvc_offer_counts& now,
   const auto last = rows(*before);
   for (std::size_t i = 0; i < counts; ++i) {
     if (i == pending_row || values[i] >= last[i]) continue;
-    c.find("KVC-P-111", fmt::format("boundary_stats.{}.{} fell from {} to {}", row, count_names[i],
-                                    last[i], values[i]));
+    c.find("KVC-P-111", fmt::format("boundary_stats.{}.{} fell from {} to {}", row,
+                                    host::OfferRow::names[i], last[i], values[i]));
   }
 }
 
