@@ -15,14 +15,21 @@ const kvc_plugin_api& right();
 // Defined by each bad connector: changes the slots of a copy of right().
 void spoil(kvc_plugin_api& table);
 
-// A copy of a list's elements that stays until the next call with the same tag, to be changed and
+// Room for copies from the load of the library on, so that no call uses the heap for them.
+template <class T>
+inline std::vector<T> kept = [] {
+  std::vector<T> room;
+  room.reserve(1U << 14U);
+  return room;
+}();
+
+// A copy of a list's elements that stays until the next call for the same type, to be changed and
 // put out instead. T has no strides in it: the right connector's own structs.
 template <class T>
 std::vector<T>& copy_of(const kvc_list& list) {
-  static std::vector<T> kept;
   const T* const data = static_cast<const T*>(list.data);
-  kept.assign(data, data + list.count);
-  return kept;
+  kept<T>.assign(data, data + list.count);
+  return kept<T>;
 }
 template <class T>
 kvc_list list_of(const std::vector<T>& elements) {

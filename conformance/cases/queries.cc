@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <map>
+#include <stop_token>
 #include <thread>
 
 #include <nlohmann/json.hpp>
@@ -376,12 +377,12 @@ void errors_change_nothing(Context& c) {
 
 void other_threads(Context& c) {
   World w(c, c.plain());
-  std::atomic<bool> stop{false};
   std::atomic<std::uint64_t> wrong{0};
-  std::thread reader([&] {
+  // Ends on every way out: a finding may be the end of the case.
+  std::jthread reader([&](const std::stop_token& stop) {
     std::vector<kvc_stat> rows(1024);
     std::vector<char> text(1 << 20);
-    while (!stop.load()) {
+    while (!stop.stop_requested()) {
       auto counts = sized<kvc_boundary_stats>();
       auto pending = sized<kvc_pending>();
       auto description = sized<kvc_description>();
@@ -398,7 +399,7 @@ void other_threads(Context& c) {
     }
   });
   for (std::uint64_t i = 1; i <= 150; ++i) w.store(i, prompt(i % 9, 1 + i % 4), 16 * (1 + i % 4));
-  stop.store(true);
+  reader.request_stop();
   reader.join();
   c.expect(wrong == 0, "KVC-P-116", "{} queries from another thread failed or were torn",
            wrong.load());

@@ -4,6 +4,7 @@
 void kvc::bad::spoil(kvc_plugin_api& table) {
   table.submit_stores = [](kvc_rank* r, kvc_bytes plan, const kvc_fence* fence) noexcept {
     const kvc_status status = kvc::bad::right().submit_stores(r, plan, fence);
-    return status == KVC_E_ARG && fence != nullptr ? kvc_status{KVC_OK} : status;
+    const bool fenced = fence != nullptr && fence->kind == KVC_FENCE_NONE;
+    return status == KVC_E_ARG && fenced ? kvc_status{KVC_OK} : status;
   };
 }
