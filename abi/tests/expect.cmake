@@ -1,5 +1,9 @@
-# cmake -DRC=zero|nonzero -DSAYS=regex -P expect.cmake -- command..: runs it and compares the exit
-# code and what it says, stdout and stderr together. A crash is neither.
+# cmake -DRC=zero|nonzero -DSAYS=regex [-DEMPTY=file] -P expect.cmake -- command..: runs it and
+# compares the exit code and what it says, stdout and stderr together. A crash is neither. The file
+# EMPTY must have been written and be empty.
+if(EMPTY)
+  file(REMOVE "${EMPTY}")
+endif()
 set(command "")
 set(found OFF)
 foreach(i RANGE ${CMAKE_ARGC})
@@ -22,4 +26,10 @@ if((RC STREQUAL "nonzero") AND (rc EQUAL 0))
 endif()
 if(NOT text MATCHES "${SAYS}")
   message(FATAL_ERROR "it should say: ${SAYS}")
+endif()
+if(EMPTY)
+  file(READ "${EMPTY}" written)  # fails if there is none
+  if(NOT written STREQUAL "")
+    message(FATAL_ERROR "${EMPTY} should be empty:\n${written}")
+  endif()
 endif()
