@@ -226,6 +226,15 @@ void lookups_repeat(Context& c) {
   const kvc_offer_counts after = w.counts().all_offers;
   c.expect(std::memcmp(&before, &after, sizeof before) == 0, "KVC-P-064",
            "lookups changed the counts of offers");
+  // Also after a reset, whatever the reason is then.
+  w.reset();
+  const Found none = w.lookup(11);
+  c.expect(none.tokens == 0, "KVC-P-100", "{} tokens after a reset", none.tokens);
+  for (int turn = 0; turn < 3; ++turn) {
+    const Found f = w.lookup(11);
+    c.expect(f.tokens == 0 && f.why == none.why, "KVC-P-064",
+             "after a reset: {} tokens, why {}; first 0 tokens, why {}", f.tokens, f.why, none.why);
+  }
   for (std::uint64_t id = 11; id <= 13; ++id) w.end(id, KVC_END_ABORT);
   w.check_quiet();
 }

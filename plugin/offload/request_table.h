@@ -53,7 +53,7 @@ struct Request {
   bool stale = false;        // INVALIDATE: no-write until admitted again from token 0
   bool keys_frozen = false;  // an extension was refused with Code::full
   bool load_failed = false;  // until admitted once (design 2.4 "Failures")
-  bool reset_noted = false;  // its lease or attachment ended by a reset
+  bool reset_noted = false;  // its lease or attachment ended by a reset; until a hit or admitted
   bool keys_broken = false;  // they are of no one path: searches trust no promise of the index
   Tokens prompt;
   Tokens load_limit = no_token_limit;

@@ -9,6 +9,7 @@ void Admissions::admit(RequestIndex index) {
   if (!r.admitted) {
     r.admitted = true;
     r.attach_answers = 0;
+    r.reset_noted = false;
     r.next_due = Tokens{};
     ++r.explain.admissions;
   }

@@ -93,9 +93,7 @@ LookupAnswer LookupFlow::find(RequestIndex index, const LookupQuery& query) {
   core_.counters.draft_dropped_tokens += r.explain.lost_to_drafts.n;
   const Tokens external = scratch_.external();
   if (external == Tokens{}) {
-    const Why why = r.reset_noted ? Why::reset : Why::miss;
-    r.reset_noted = false;
-    return {Code::ok, Tokens{}, why};
+    return {Code::ok, Tokens{}, r.reset_noted ? Why::reset : Why::miss};
   }
   if (r.attach_answers < core_.options.attach_steps &&
       attached(index, query.device, scratch_.tokens)) {
