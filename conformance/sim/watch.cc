@@ -70,6 +70,7 @@ struct Watch::Slots {
       const kvc_status status = w.real_.lookup_cancel(s, in->request);
       w.note("lookup_cancel", {in->request, wide(status)});
       w.after_sched("lookup_cancel", status);
+      if (status == KVC_E_INTERNAL) return status;  // and no call after it (KVC-H-005)
     }
     const kvc_status status = w.real_.alloc_update(s, in, out);
     w.note("alloc_update", {in->request, in->accepted_tokens, out->job, wide(status)});
@@ -378,11 +379,12 @@ kvc_status Watch::lookup(const kvc_lookup_in& in, kvc_lookup_out& out) {
     if (draw_.chance(1, 2)) {
       other.external_cap_tokens = world_.options.model.hash_unit_tokens * draw_.below(4);
     }
-    ask(other);
+    if (ask(other) == KVC_E_INTERNAL) return KVC_E_INTERNAL;  // and no call after it (KVC-H-005)
     if (draw_.chance(1, 3)) {
       const kvc_status status = real_.lookup_cancel(sched_, in.request);
       note("lookup_cancel", {in.request, wide(status)});
       after_sched("lookup_cancel", status);
+      if (status == KVC_E_INTERNAL) return status;
     }
   }
   return ask(in);

@@ -146,7 +146,10 @@ void Call::end(kvc_status status, bool has_status) {
   check_status(status);
   check_form_answer(status);
   if (side_ == nullptr) return;
-  if (status == KVC_E_INTERNAL) side_->poisoned.store(true);
+  if (status == KVC_E_INTERNAL) {
+    side_->poisoned.store(true);
+    engine_->broken.store(true);
+  }
   if (status == KVC_E_INTERNAL && info(slot_).role != Role::any) side_->told.store(true);
   if (status < 0 && info(slot_).role != Role::any && !is_text(slot_)) side_->failed.store(true);
   const bool grows = layout().device_blocks == KVC_NO_LIMIT || engine_->model.pool_grows;

@@ -37,6 +37,7 @@ struct Engine {
   bool sched_used = false;
   std::atomic<std::uint64_t> sched_calls{0};  // begun
   std::atomic<bool> blind{false};             // a checker failed itself: calls are only forwarded
+  std::atomic<bool> broken{false};            // a handle answered KVC_E_INTERNAL
   std::atomic<std::uint64_t> calls{0};
   std::unique_ptr<FindingsFile> findings;
   std::unique_ptr<Recorder> recorder;

@@ -84,8 +84,10 @@ void take_new_store(const Check& c, const PlannedJob& job) {
   for (const Block& b : job.held) {
     check_source(c, job, b);
     std::uint64_t owner = job.request;
+    // A block that the host was asked for may be there for another request, which lost it.
     const auto uses = m.uses.find(b.block);
-    if (owner == 0 && uses != m.uses.end() && uses->second.size() == 1) {
+    if (owner == 0 && uses != m.uses.end() && uses->second.size() == 1 &&
+        !m.step_blocks.contains(b.block)) {
       owner = uses->second.front().request;
     }
     hold(m, job.job, owner, b);
