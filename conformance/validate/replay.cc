@@ -79,8 +79,10 @@ Result<std::optional<Difference>> Replay::run() {
     return Status{Code::arg,
                   "the recording has no scheduler: plans of another process cannot be replayed"};
   }
-  for (const RecordedCall& call : calls) {
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    const RecordedCall& call = calls[i];
     now_ns_ = std::max(now_ns_, call.head.time_ns);
+    next_ns_ = std::max(now_ns_, calls[std::min(i + 1, calls.size() - 1)].head.time_ns);
     arena_.clear();
     one(call);
     if (over()) break;
@@ -295,7 +297,13 @@ void Replay::progress(const RecordedCall& call) {
   Rank* const rank = over() ? nullptr : rank_of(call);
   if (rank == nullptr) return;
   if (!out.report.empty()) known_reports_.insert(hash_of(out.report));
-  for (const LoadDone& done : out.loads) open_gate(done.job);
+  for (const LoadDone& done : out.loads) {
+    if (done.status != KVC_E_DEADLINE) {
+      open_gate(done.job);
+    } else {
+      now_ns_ = next_ns_;  // it passed while the recorded call ran, and copies end later
+    }
+  }
   advance(false, [&] {
     return std::all_of(out.loads.begin(), out.loads.end(),
                        [&](const LoadDone& done) { return rank->loads.contains(mine(done.job)); });

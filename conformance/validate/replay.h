@@ -142,6 +142,7 @@ class Replay {
   std::vector<Memory> memory_;
   std::vector<QueryAnswer> answers_;
   std::uint64_t now_ns_ = 0;
+  std::uint64_t next_ns_ = 0;  // when the call after the present one began
   std::string last_log_;
   std::uint64_t replayed_ = 0;
   std::optional<Difference> difference_;

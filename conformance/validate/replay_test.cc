@@ -62,6 +62,19 @@ BOOST_AUTO_TEST_CASE(the_recording_of_the_corpus_replays_with_the_same_answers) 
   BOOST_TEST(same.out == "1224 calls, the same answers\n");
 }
 
+// Of kvc-run and of real engines; what is in them: conformance/corpus/README.md.
+BOOST_AUTO_TEST_CASE(every_recording_of_the_corpus_replays_with_the_same_answers) {
+  std::size_t recordings = 0;
+  for (const auto& entry :
+       boost::filesystem::directory_iterator(std::string(KVC_CORPUS) + "/calls")) {
+    const Outcome same = replay({entry.path().string(), library("kvc_simple_cpu")});
+    BOOST_TEST(same.code == 0, entry.path().string() << ": " << same.out << same.err);
+    BOOST_TEST(same.out.find("calls, the same answers") != std::string::npos);
+    ++recordings;
+  }
+  BOOST_TEST(recordings >= 4U);
+}
+
 BOOST_AUTO_TEST_CASE(a_smaller_pool_differs_and_the_first_difference_is_named) {
   const Outcome other = replay(
       {corpus, library("kvc_simple_cpu"), "--connector-config", options("[host]\nblocks = 10\n")});

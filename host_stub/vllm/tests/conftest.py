@@ -41,7 +41,9 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def config(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """KVC_TEST_LOAD_DEADLINE_MS: a test waits for it, in steps that a recording all holds."""
     path = tmp_path_factory.mktemp("config") / "kvc.toml"
-    path.write_text('[connector]\nkind = "simple_cpu"\nload_deadline_ms = 1000\n\n'
+    deadline = os.environ.get("KVC_TEST_LOAD_DEADLINE_MS", "1000")
+    path.write_text(f'[connector]\nkind = "simple_cpu"\nload_deadline_ms = {deadline}\n\n'
                     '[host]\nbytes = "256MiB"\n')
     return str(path)
