@@ -167,7 +167,7 @@ bool Engine::Body::allocate(Request& request, const AdmissionPlan& plan, Step& s
     }
   }
   const std::uint64_t wanted = blocks_wanted(plan);
-  const std::uint64_t reserved = blocks_reserved(request, have + plan.chunk);
+  const std::uint64_t reserved = options.reserve ? blocks_reserved(request, have + plan.chunk) : 0;
   if (device->pool().free_blocks().n < wanted + free_hits + reserved) return false;
   KVC_CHECK(device->pool().touch(touched) == Code::ok);
   device->candidates().used(touched);

@@ -332,6 +332,19 @@ BOOST_AUTO_TEST_CASE(a_pool_that_is_too_small_for_all_preempts_and_counts_the_wo
   BOOST_TEST(c.computed_tokens == 300U);
 }
 
+BOOST_AUTO_TEST_CASE(without_the_reserve_long_prompts_start_and_are_preempted) {
+  const Rows rows({{300, 8, 0, 0}, {300, 8, 0, 0}, {300, 8, 0, 0}});
+  EngineOptions o = options_for(full_model(), rows);
+  o.token_budget = 64;
+  o.device_blocks = Engine::blocks_needed(o).value() + 12;
+  const PassCounters kept = run(*engine_for(o), rows);
+  o.reserve = false;
+  const PassCounters greedy = run(*engine_for(o), rows);
+  BOOST_TEST(kept.preemptions == 0U);
+  BOOST_TEST(greedy.preemptions > 0U);
+  BOOST_TEST(greedy.output_digest == kept.output_digest);
+}
+
 BOOST_AUTO_TEST_CASE(an_aborted_request_leaves_nothing_behind) {
   const Rows rows = mixed_rows();
   for (const std::uint64_t steps : {1U, 2U}) {

@@ -58,6 +58,9 @@ struct EngineOptions {
   std::uint64_t device_blocks =
       0;                     // with the null block, >= 2; 0: unlimited, grows (measuring only)
   bool device_cache = true;  // false: its own lookup answers 0 and registers nothing
+  // Keeps back what the prefills under way still need. false: a request starts as soon as
+  // its first chunk fits, and the latest are preempted when the others grow.
+  bool reserve = true;
   std::uint64_t max_running =
       16;  // running requests and those that wait for a load, together; >= 1
   std::uint64_t token_budget = 8192;  // of one step; >= 1

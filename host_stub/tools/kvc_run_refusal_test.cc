@@ -66,6 +66,7 @@ BOOST_AUTO_TEST_CASE(words_that_are_no_choice_are_refused_with_the_choices) {
   check_refused(with("--passes", ""), {"--passes"});
   check_refused(with("--passes", "cold,"), {"--passes"});
   check_refused(with("--device-cache", "maybe"), {"--device-cache", "\"maybe\"", "on or off"});
+  check_refused(with("--reserve", "maybe"), {"--reserve", "\"maybe\"", "on or off"});
   check_refused(with("--no-such-option", "1"), {"--no-such-option"});
 }
 

@@ -58,6 +58,7 @@ EngineOptions engine_options(const RunOptions& options, const RunInputs& inputs)
   e.model = inputs.model;
   e.ranks = inputs.ranks;
   e.device_cache = options.device_cache;
+  e.reserve = options.reserve;
   e.max_running = options.max_running;
   e.token_budget = options.token_budget;
   e.steps_in_flight = options.steps_in_flight;

@@ -74,6 +74,21 @@ std::vector<std::string> passes_from(const std::string& text) {
   return out;
 }
 
+// on or off, on unless given.
+void add_switch(CLI::App& app, const char* name, const std::string& help, bool& out) {
+  app.add_option_function<std::string>(
+         name,
+         [name, &out](const std::string& text) {
+           if (text != "on" && text != "off") {
+             throw CLI::ValidationError(name,
+                                        fmt::format("\"{}\" is not allowed; on or off is", text));
+           }
+           out = text == "on";
+         },
+         help + " [on]")
+      ->type_name("on|off");
+}
+
 std::string footer() {
   return "Exit codes: 0 all is right; 1 the run found wrong bytes, different outputs or leaks, or "
          "could not go on; 2 wrong input, nothing was run.\n\n"
@@ -114,21 +129,16 @@ void add_options(CLI::App& app, RunOptions& o) {
              "Size of the connector's host pool in blocks of the largest group; replaces the size "
              "in [host] of its options",
              {2, blocks_max}, [&o](std::uint64_t v) { o.host_blocks = v; });
-  app.add_option_function<std::string>(
-         "--device-cache",
-         [&o](const std::string& text) {
-           if (text != "on" && text != "off") {
-             throw CLI::ValidationError("--device-cache",
-                                        fmt::format("\"{}\" is not allowed; on or off is", text));
-           }
-           o.device_cache = text == "on";
-         },
-         "off: the engine's own lookup answers 0 and registers nothing [on]")
-      ->type_name("on|off");
+  add_switch(app, "--device-cache", "off: the engine's own lookup answers 0 and registers nothing",
+             o.device_cache);
   add_number(app, "--max-running", fmt::format("Requests that run at once [{}]", o.max_running),
              {1, 65'536}, [&o](std::uint64_t v) { o.max_running = v; });
   add_number(app, "--token-budget", fmt::format("Tokens of one step [{}]", o.token_budget),
              {1, count_max}, [&o](std::uint64_t v) { o.token_budget = v; });
+  add_switch(app, "--reserve",
+             "off: a request starts as soon as its first chunk fits, whatever those that run will "
+             "still take; more of them are preempted",
+             o.reserve);
   add_number(app, "--ranks",
              "Workers; a multiple of the model's context parallel size, which is "
              "the default",
