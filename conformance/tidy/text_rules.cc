@@ -41,6 +41,9 @@ Findings check_text(const File& file) {
       "leep|nano"
       "sleep|sl"
       "eep) *\\(");
+  static const std::string bare_prefetch =
+      "__builtin"
+      "_prefetch";
   const bool document = file.path.ends_with(".md");
   const bool limited = is_code(file.path) || file.path.ends_with(".cmake") ||
                        file.path.ends_with(".sh") || has_name(file.path, "CMakeLists.txt") ||
@@ -62,6 +65,10 @@ Findings check_text(const File& file) {
     if (line.find('\t') != std::string::npos) add("a tab");
     if (!document && !line.empty() && line.back() == ' ') add("a space at the end of the line");
     if (std::regex_search(line, unfinished)) add("a mark of unfinished work");
+    if (file.path.starts_with("plugin/") && file.path != "plugin/core/prefetch.h" &&
+        line.find(bare_prefetch) != std::string::npos) {
+      add("a bare prefetch, which the compiler may drop: plugin/core/prefetch.h");
+    }
     if (is_code(file.path) && is_test(file.path) && std::regex_search(line, sleeps)) {
       add("a sleep in a test: wait on the stepped clock or on an event");
     }

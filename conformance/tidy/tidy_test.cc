@@ -115,6 +115,13 @@ BOOST_AUTO_TEST_CASE(files_of_more_than_700_lines_are_found) {
   BOOST_TEST(check_text({"abi/include/kvc/kvc.h", lines(701, "x")}).empty());
 }
 
+BOOST_AUTO_TEST_CASE(bare_prefetches_are_found_in_the_plugin_only) {
+  const std::string call = std::string("__builtin") + "_prefetch(p);\n";
+  BOOST_TEST(check_text({"plugin/core/a.cc", call}).size() == 1U);
+  BOOST_TEST(check_text({"plugin/core/prefetch.h", call}).empty());
+  BOOST_TEST(check_text({"conformance/bench/a.cc", call}).empty());
+}
+
 BOOST_AUTO_TEST_CASE(sleeps_are_found_in_tests_only) {
   const std::string call = std::string("std::this_thread::sleep") + "_for(1ms);\n";
   BOOST_TEST(check_text({"plugin/core/a_test.cc", call}).size() == 1u);

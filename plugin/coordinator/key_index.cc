@@ -10,6 +10,7 @@
 #include "plugin/coordinator/chain_book.h"
 #include "plugin/coordinator/key_hash.h"
 #include "plugin/coordinator/slabs.h"
+#include "plugin/core/prefetch.h"
 
 namespace kvc {
 
@@ -252,7 +253,7 @@ void FlatIndex::find_batch(GroupId group, const KeyRun& keys, std::span<SlotId> 
     const std::size_t n = std::min(find_batch_keys, keys.count - base);
     for (std::size_t i = 0; i < n; ++i) {
       tags[i] = tag_of(group, key_of(base + i), b.options.key_bytes);
-      __builtin_prefetch(&b.table[b.home(tags[i])]);
+      prefetch(&b.table[b.home(tags[i])]);
     }
     // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): as tags
     std::array<std::uint64_t, find_batch_keys> places;
@@ -262,8 +263,8 @@ void FlatIndex::find_batch(GroupId group, const KeyRun& keys, std::span<SlotId> 
       places[i] = p;
       if (b.table[p] == 0) continue;
       const std::byte* entry = b.entries.at(Body::entry_at(b.table[p]));
-      __builtin_prefetch(entry);
-      __builtin_prefetch(entry + b.entries.stride() - 1);  // it may lie across two lines
+      prefetch(entry);
+      prefetch(entry + b.entries.stride() - 1);  // it may lie across two lines
     }
     for (std::size_t i = 0; i < n; ++i) {
       const std::byte* key = key_of(base + i);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "plugin/coordinator/tier_body.h"
+#include "plugin/core/prefetch.h"
 
 namespace kvc {
 
@@ -167,7 +168,7 @@ bool TierIndex::Body::walk_path(GroupId group, const KeyRun& keys, std::size_t s
       walk.at =
           r.stretch() > 0 ? r.ancestor(walk.at, static_cast<std::uint32_t>(n)) : r.support - 1;
       if (walk.at == no_slot) return false;
-      __builtin_prefetch(&records[walk.at].meta);
+      prefetch(&records[walk.at].meta);
       ++w;
     }
   }
@@ -207,6 +208,10 @@ Presence TierIndex::find_any(GroupId group, const std::byte* key, SlotId& entry)
   return r.has(Record::rewriting_bit) ? Presence::reserved : Presence::absent;
 }
 
+void TierIndex::expect_find(GroupId group, const std::byte* key) const {
+  body_->records.expect_find(group, key);
+}
+
 RunId TierIndex::open_run() { return body_->order.open_run(); }
 
 void TierIndex::close_run(RunId run) {
@@ -219,6 +224,8 @@ void TierIndex::schedule(RunId run) {
   KVC_CHECK(body_->order.is_open(run));
   body_->order.schedule(run);
 }
+
+void TierIndex::expect_schedule(RunId run) const { body_->order.expect_schedule(run); }
 
 void TierIndex::hold_path(RunId run, SlotId entry) {
   Body& b = *body_;
@@ -293,6 +300,8 @@ void TierIndex::rewrite(SlotId entry) {
   ++body_->counts.rewriting;
   body_->add_holder(entry, link_unit);
 }
+
+void TierIndex::expect_publish(SlotId entry) const { body_->records.expect_show(entry); }
 
 bool TierIndex::publish(SlotId entry, std::uint32_t tag, TierSink& sink) {
   Body& b = *body_;
@@ -408,7 +417,7 @@ void TierIndex::pin(SlotId entry, PinKind kind) {
 void TierIndex::pin_all(std::span<const SlotId> entries, PinKind kind) {
   constexpr std::size_t ahead = 16;
   for (std::size_t i = 0; i < entries.size(); ++i) {
-    if (i + ahead < entries.size()) __builtin_prefetch(&body_->records[entries[i + ahead]], 1);
+    if (i + ahead < entries.size()) prefetch_write(&body_->records[entries[i + ahead]]);
     pin(entries[i], kind);
   }
 }

@@ -144,6 +144,8 @@ class TierIndex final : public KeyIndex {
   // Any keyed state. Of a bad entry: absent, with `entry` set: its next offer rewrites it; reserved
   // while that copy is open.
   [[nodiscard]] Presence find_any(GroupId group, const std::byte* key, SlotId& entry) const;
+  // find_any of the key comes soon.
+  void expect_find(GroupId group, const std::byte* key) const;
 
   // --- runs: what one request used last
   [[nodiscard]] RunId open_run();  // no_run: as many as allowed are open
@@ -151,6 +153,8 @@ class TierIndex final : public KeyIndex {
   void close_run(RunId run);
   // The request is scheduled: its run is the newest from now on.
   void schedule(RunId run);
+  // It will be soon: fetches what schedule writes. Any number is allowed.
+  void expect_schedule(RunId run) const;
   // The writer pin of design 3.1: the deepest chain entry that the live request wrote or hit stays,
   // and so do its unsupported dependents. Moves only deeper, but for a failure: then back to the
   // nearest ancestor that is published or its own. Requires an entry of the run's path, published
@@ -173,6 +177,8 @@ class TierIndex final : public KeyIndex {
                RunId run, const Supports& supports);
   // A bad published entry is written again in place. Requires bad(entry) and no open rewrite.
   void rewrite(SlotId entry);
+  // publish comes soon. Requires what it requires.
+  void expect_publish(SlotId entry) const;
   // The copy ended well. True: published (with everything that had landed behind it: sink). False:
   // landed, it will be published or failed with its ancestors. Requires reserved, or a rewrite.
   bool publish(SlotId entry, std::uint32_t tag, TierSink& sink);

@@ -5,6 +5,7 @@
 // learns of a newer time only when it meets the run at its top.
 #pragma once
 #include "plugin/coordinator/tier_records.h"
+#include "plugin/core/prefetch.h"
 
 namespace kvc::tier {
 
@@ -68,6 +69,9 @@ class Order {
   [[nodiscard]] RunId open_run();
   void close_run(RunId run);
   void schedule(RunId run) { runs_[run].stamp = ++now_; }
+  void expect_schedule(RunId run) const {
+    if (run < runs_.used()) prefetch_write(&runs_[run]);
+  }
   [[nodiscard]] bool is_open(RunId run) const {
     return run < runs_.used() && runs_[run].used && runs_[run].open;
   }

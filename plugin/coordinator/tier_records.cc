@@ -1,5 +1,7 @@
 #include "plugin/coordinator/tier_records.h"
 
+#include "plugin/core/prefetch.h"
+
 namespace kvc::tier {
 
 // `known`: the key length where the compiler may know it; 0: key_bytes_.
@@ -17,7 +19,7 @@ void Records::find_staged(GroupId group, std::size_t n, const KeyOf& key_of,
   const auto hash = [&](std::size_t i) {
     const std::uint32_t tag = tag_of(group, key_of(i), key_bytes);
     tags[i % ring] = tag;
-    __builtin_prefetch(&table_[home(tag)]);
+    prefetch(&table_[home(tag)]);
   };
   const auto probe = [&](std::size_t i) {
     const std::uint32_t tag = tags[i % ring];
@@ -26,8 +28,8 @@ void Records::find_staged(GroupId group, std::size_t n, const KeyOf& key_of,
     places[i % ring] = p;
     if (table_[p] == 0) return;
     const std::byte* k = key(slot_at(table_[p]));
-    __builtin_prefetch(k);
-    if (!in_one_line) __builtin_prefetch(k + key_bytes - 1);
+    prefetch(k);
+    if (!in_one_line) prefetch(k + key_bytes - 1);
   };
   const auto compare = [&](std::size_t i) {
     const std::byte* k = key_of(i);

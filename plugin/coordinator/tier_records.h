@@ -10,6 +10,7 @@
 #include "plugin/coordinator/key_hash.h"
 #include "plugin/coordinator/slabs.h"
 #include "plugin/coordinator/tier_index.h"
+#include "plugin/core/prefetch.h"
 
 namespace kvc::tier {
 
@@ -147,6 +148,13 @@ class Records {
   [[nodiscard]] SlotId find(GroupId group, const std::byte* k) const {
     const std::uint64_t word = table_[place(tag_of(group, k), k)];
     return word == 0 ? no_slot : slot_at(word);
+  }
+  // find of the key, or show of the slot, comes soon: the one miss that no order of slots spares.
+  void expect_find(GroupId group, const std::byte* k) const {
+    prefetch(&table_[home(tag_of(group, k))]);
+  }
+  void expect_show(SlotId slot) const {
+    prefetch_write(&table_[home(tag_of((*this)[slot].group(), key(slot)))]);
   }
   // The record that lookups see under the key, or no_slot.
   [[nodiscard]] SlotId find_visible(GroupId group, const std::byte* k) const {

@@ -1,6 +1,7 @@
 // The small parts of core: units, results, checks, clock, PRNG, fault points, snapshots.
 #include <atomic>
 #include <boost/test/unit_test.hpp>
+#include <cstddef>
 #include <thread>
 
 #include "plugin/core/check.h"
@@ -139,6 +140,30 @@ BOOST_AUTO_TEST_CASE(a_snapshot_is_read_whole_while_it_is_published) {
   reader.join();
   BOOST_TEST(torn.load() == 0u);
   BOOST_TEST(s.read().b == s.read().a * 3);
+}
+
+BOOST_AUTO_TEST_CASE(a_replaced_word_of_a_snapshot_is_read_with_the_others) {
+  Snapshot<Pair> s;
+  s.publish({1, 1});
+  std::atomic<bool> stop{false};
+  std::atomic<std::uint64_t> wrong{0};
+  std::atomic<std::uint64_t> reads{0};
+  std::thread reader([&] {
+    std::uint64_t last = 1;
+    while (!stop.load()) {
+      const Pair p = s.read();
+      if (p.a != 1 || p.b < last) wrong.fetch_add(1);
+      last = p.b;
+      reads.fetch_add(1);
+    }
+  });
+  for (std::uint64_t i = 1; i <= 20000 || reads.load() < 100; ++i) {
+    s.replace_word(offsetof(Pair, b), i);
+    if (s.read().b != i) wrong.fetch_add(1);
+  }
+  stop.store(true);
+  reader.join();
+  BOOST_TEST(wrong.load() == 0u);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -10,15 +10,18 @@
 #include <cstring>
 #include <type_traits>
 
+#include "plugin/core/prefetch.h"
+
 namespace kvc {
 
 // Threads:    publish: one writer. read: any thread, any number; a reader repeats while the writer
 // is inside
 //             publish, which is a few stores long.
 // Owns:       one copy of T, kept as 64-bit words.
-// Invariants: read returns a T that was published as a whole (or the initial one).
+// Invariants: read returns a T that was published as a whole (or the initial one), with the words
+//             that were replaced since.
 template <class T>
-class Snapshot {
+class alignas(64) Snapshot {
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % sizeof(std::uint64_t) == 0,
                 "a snapshot is a plain struct of 64-bit numbers");
   static constexpr std::size_t words = sizeof(T) / sizeof(std::uint64_t);
@@ -37,11 +40,23 @@ class Snapshot {
     sequence_.store(s + 2, std::memory_order_release);
   }
 
+  // Replaces one word of what was published last, the one of the 64-bit member at `offset` bytes.
+  // One of the first seven lies in the cache line of the sequence: nothing else is touched.
+  void replace_word(std::size_t offset, std::uint64_t word) {
+    const std::uint64_t s = sequence_.load(std::memory_order_relaxed);
+    sequence_.store(s + 1, std::memory_order_relaxed);
+    words_[offset / sizeof word].store(word, std::memory_order_release);
+    sequence_.store(s + 2, std::memory_order_release);
+  }
+
+  // A replace_word of one of the first seven words will come soon.
+  void expect_replace() const { prefetch_write(&sequence_); }
+
   // A publish will come soon: its memory is fetched beside other work.
   void expect_publish() const {
     constexpr std::size_t line = 64;
     for (std::size_t at = 0; at < sizeof words_; at += line)
-      __builtin_prefetch(reinterpret_cast<const std::byte*>(words_.data()) + at, 1);
+      prefetch_write(reinterpret_cast<const std::byte*>(words_.data()) + at);
   }
 
   [[nodiscard]] T read() const {

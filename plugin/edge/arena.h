@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory_resource>
+#include <new>
 #include <span>
-#include <vector>
+#include <type_traits>
+
+#include "plugin/core/check.h"
 
 namespace kvc::edge {
 
@@ -17,26 +20,44 @@ namespace kvc::edge {
 // Invariants: pointers into it stay valid until the next begin().
 template <class T>
 class Arena {
+  static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>);
+
  public:
-  Arena(std::uint64_t reserved, std::pmr::memory_resource* memory) : items_(memory) {
-    items_.reserve(static_cast<std::size_t>(reserved));
+  Arena(std::uint64_t reserved, std::pmr::memory_resource* memory) : memory_(memory) {
+    begin(reserved);
   }
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+  ~Arena() { give_back(); }
 
   // Empties the list and makes room for `count` elements. Throws std::bad_alloc.
   void begin(std::uint64_t count) {
-    items_.clear();
-    items_.reserve(static_cast<std::size_t>(count));
+    size_ = 0;
+    if (count <= room_) return;
+    T* const more = memory_.allocate(static_cast<std::size_t>(count));
+    give_back();
+    items_ = more;
+    room_ = count;
   }
   // Requires that begin() made room for it.
-  T& add(const T& item) { return items_.emplace_back(item); }
-  [[nodiscard]] std::uint64_t size() const { return items_.size(); }
-  [[nodiscard]] const T* data() const { return items_.data(); }
-  [[nodiscard]] T* end() { return items_.data() + items_.size(); }
-  [[nodiscard]] std::span<const T> all() const { return {items_.data(), items_.size()}; }
+  T& add(const T& item) {
+    KVC_CHECK(size_ < room_);
+    return *new (&items_[size_++]) T(item);
+  }
+  [[nodiscard]] std::uint64_t size() const { return size_; }
+  [[nodiscard]] const T* data() const { return items_; }
+  [[nodiscard]] std::span<const T> all() const { return {items_, static_cast<std::size_t>(size_)}; }
   [[nodiscard]] std::span<const T> from(std::uint64_t first) const { return all().subspan(first); }
 
  private:
-  std::pmr::vector<T> items_;
+  void give_back() {
+    if (room_ != 0) memory_.deallocate(items_, static_cast<std::size_t>(room_));
+  }
+
+  std::pmr::polymorphic_allocator<T> memory_;
+  T* items_ = nullptr;
+  std::uint64_t room_ = 0;
+  std::uint64_t size_ = 0;
 };
 
 }  // namespace kvc::edge

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstddef>
 #include <iterator>
 
 namespace kvc {
@@ -106,6 +107,12 @@ std::uint64_t ExplainRing::enter(const ExplainRecord& record) {
 void ExplainRing::put(std::uint64_t ticket, const ExplainRecord& record) {
   const std::uint64_t entered = entered_.load(std::memory_order_relaxed);
   if (ticket + records >= entered) ring_[ticket % records].publish(record);
+}
+
+void ExplainRing::put_confirmed(std::uint64_t ticket, Tokens confirmed) {
+  const std::uint64_t entered = entered_.load(std::memory_order_relaxed);
+  if (ticket + records < entered) return;
+  ring_[ticket % records].replace_word(offsetof(ExplainRecord, confirmed), confirmed.n);
 }
 
 bool ExplainRing::find(RequestId id, ExplainRecord& out) const {

@@ -54,8 +54,13 @@ class ExplainRing {
   std::uint64_t enter(const ExplainRecord& record);
   // Nothing if the record was replaced meanwhile.
   void put(std::uint64_t ticket, const ExplainRecord& record);
+  // As put, where nothing but the confirmed tokens changed.
+  void put_confirmed(std::uint64_t ticket, Tokens confirmed);
   // A put will come soon.
   void expect_put(std::uint64_t ticket) const { ring_[ticket % records].expect_publish(); }
+  void expect_put_confirmed(std::uint64_t ticket) const {
+    ring_[ticket % records].expect_replace();
+  }
   [[nodiscard]] bool find(RequestId id, ExplainRecord& out) const;
   // Oldest first, but for requests that begin meanwhile; returns how many.
   std::size_t copy(std::array<ExplainRecord, records>& out) const;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "plugin/core/prefetch.h"
+
 namespace kvc {
 
 HoldBook::HoldBook(const Geometry& geometry, std::uint64_t device_blocks, BlockId null_block)
@@ -49,7 +51,7 @@ std::uint64_t HoldBook::name_and_hold(GroupId group, const BlockId* blocks, std:
   std::uint64_t i = first;
   for (; i < end; ++i) {
     const auto soon = static_cast<std::uint64_t>(blocks[std::min(i + ahead, end - 1)]);
-    __builtin_prefetch(&uses[soon < known ? soon : 0], 1);
+    prefetch_write(&uses[soon < known ? soon : 0]);
     const auto block = static_cast<std::uint64_t>(blocks[i]);
     if (block >= known || blocks[i] == null_block || uses[block].holds != 0) break;
     uses[block] = {uses[block].tables + 1, 1, i};

@@ -8,6 +8,7 @@
 
 #include "plugin/coordinator/geometry.h"
 #include "plugin/core/op_count.h"
+#include "plugin/core/prefetch.h"
 #include "plugin/offload/scheduler_role.h"
 #include "plugin/offload/zeroed_array.h"
 
@@ -100,7 +101,7 @@ class HoldBook {
     return block < 0 ? nullptr : uses_[group].where(static_cast<std::uint64_t>(block));
   }
   // The counts of the block are asked for soon. Requires nothing.
-  void prefetch(GroupId group, BlockId block) const { __builtin_prefetch(where(group, block), 1); }
+  void prefetch(GroupId group, BlockId block) const { prefetch_write(where(group, block)); }
   // How many blocks ahead of the one at hand a pass asks: as many as the core can have under way.
   static constexpr std::uint64_t ahead = 24;
 

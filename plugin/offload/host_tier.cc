@@ -199,6 +199,14 @@ void HostTier::schedule(RunId run) {
   if (index_ && run != no_run) index_->schedule(run);
 }
 
+void HostTier::expect_find(GroupId group, const std::byte* key) const {
+  if (index_) index_->expect_find(group, key);
+}
+
+void HostTier::expect_schedule(RunId run) const {
+  if (index_) index_->expect_schedule(run);
+}
+
 void HostTier::release_path(RunId run) {
   if (index_ && run != no_run) index_->release_path(run);
 }

@@ -72,6 +72,9 @@ class HostTier final : private TierSink {
   [[nodiscard]] const TierIndex& index() const { return *index_; }
   // Any state; entry is set unless absent, and of a bad entry, which the next offer rewrites.
   [[nodiscard]] Presence find(GroupId group, const std::byte* key, SlotId& entry) const;
+  // find of the key, or publish of the entry, comes soon.
+  void expect_find(GroupId group, const std::byte* key) const;
+  void expect_publish(SlotId entry) const { index_->expect_publish(entry); }
 
   // A slot for a key that is absent; evicts if it must. no_slot: `refusal` says why, nothing
   // changed but evictions on the way. `run` is the storing request's, `path` its keys (empty: not
@@ -105,6 +108,7 @@ class HostTier final : private TierSink {
   [[nodiscard]] RunId open_run();
   void close_run(RunId run);
   void schedule(RunId run);
+  void expect_schedule(RunId run) const;
   // Preemption, request_end: nothing is held for the request any more.
   void release_path(RunId run);
 

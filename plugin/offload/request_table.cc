@@ -40,7 +40,7 @@ RequestIndex RequestTable::begin(const RequestBegin& in) {
   history_.insert(in.request);
   ids_.emplace(in.request, index);
   free_.pop_back();
-  Request& r = *pool_[index];
+  Request& r = at(index);
   if (bytes != 0) std::memcpy(r.keys.data(), in.keys, bytes);
   key_bytes_used_ += bytes;
   r.id = in.request;
@@ -57,14 +57,14 @@ RequestIndex RequestTable::begin(const RequestBegin& in) {
 // memory is out.
 RequestIndex RequestTable::room_for(std::uint64_t key_bytes) try {
   if (free_.empty()) {
-    free_.reserve(pool_.size() + 1);
-    noticed_.reserve(pool_.size() + 1);
-    pool_.push_back(std::make_unique<Request>());
-    pool_.back()->groups.resize(geometry_.groups());
-    free_.push_back(static_cast<RequestIndex>(pool_.size() - 1));
+    free_.reserve(made_ + 1);
+    noticed_.reserve(made_ + 1);
+    if (made_ == pool_.size() * per_piece) pool_.push_back(std::make_unique<Request[]>(per_piece));
+    at(made_).groups.resize(geometry_.groups());
+    free_.push_back(made_++);
   }
   const RequestIndex index = free_.back();
-  Request& r = *pool_[index];
+  Request& r = at(index);
   r.keys.resize(key_bytes);
   if (limits_.max_total != no_token_limit) {
     for (const GroupId g : geometry_.cacheable()) {
@@ -84,7 +84,7 @@ void RequestTable::refuse(RequestId id) {
 }
 
 bool RequestTable::extend(RequestIndex index, const std::uint8_t* keys, std::uint64_t count) try {
-  Request& r = *pool_[index];
+  Request& r = at(index);
   const std::uint64_t bytes = count * limits_.key_bytes;
   if (bytes > limits_.key_bytes_max - key_bytes_used_) return false;
   const std::size_t old = r.keys.size();
@@ -98,7 +98,7 @@ bool RequestTable::extend(RequestIndex index, const std::uint8_t* keys, std::uin
 }
 
 void RequestTable::end(RequestIndex index) {
-  Request& r = *pool_[index];
+  Request& r = at(index);
   KVC_CHECK(r.live);
   clear_tables(r);
   r.live = false;
@@ -108,7 +108,7 @@ void RequestTable::end(RequestIndex index) {
 }
 
 void RequestTable::release(RequestIndex index) {
-  Request& r = *pool_[index];
+  Request& r = at(index);
   KVC_CHECK(!r.live && r.open_copies == 0);
   Request fresh;
   fresh.keys.swap(r.keys);
@@ -219,14 +219,14 @@ void RequestTable::clear_waiting(GroupProgress& g, std::uint64_t position) {
 }
 
 void RequestTable::note_preemption(RequestIndex index) {
-  Request& r = *pool_[index];
+  Request& r = at(index);
   if (r.preemption_known) return;
   r.preemption_known = true;
   noticed_.push_back(index);
 }
 
 void RequestTable::forget_notices() {
-  for (const RequestIndex index : noticed_) pool_[index]->preemption_known = false;
+  for (const RequestIndex index : noticed_) at(index).preemption_known = false;
   noticed_.clear();
 }
 
@@ -236,7 +236,7 @@ std::string RequestTable::verify() const {
   std::uint64_t live = 0;
   std::uint64_t shells = 0;
   for (RequestIndex i = 0; i < capacity(); ++i) {
-    const Request& r = *pool_[i];
+    const Request& r = at(i);
     if (r.id == 0) continue;
     live += r.live;
     shells += !r.live;
@@ -252,6 +252,10 @@ std::string RequestTable::verify() const {
           return fmt::format("request {} group {} waits for position {} outside its range", r.id,
                              group, p);
         }
+      }
+      if (!r.unsettled && (g.waiting > 0 || g.refused || g.wait_retry)) {
+        return fmt::format("request {} counts as settled, group {} has open positions", r.id,
+                           group);
       }
       if (waiting != g.waiting) {
         return fmt::format("request {} group {} counts {} waiting positions, {} are", r.id, group,

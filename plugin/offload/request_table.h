@@ -10,6 +10,7 @@
 #include "plugin/coordinator/geometry.h"
 #include "plugin/coordinator/keys.h"
 #include "plugin/coordinator/tier_index.h"
+#include "plugin/core/prefetch.h"
 #include "plugin/offload/explain_ring.h"
 #include "plugin/offload/hold_book.h"
 #include "plugin/offload/id_history.h"
@@ -43,34 +44,39 @@ struct GroupProgress {
 
 // Threads: scheduler role only. A live request is in the table of ids; one that is over stays as a
 // shell (keys, run) until its last open copy has ended and is published or dropped.
-struct Request {
+struct alignas(64) Request {
+  // What a step looks at for every scheduled request, in one cache line.
   RequestId id = 0;
+  std::uint64_t scheduled_step = 0;
+  Tokens confirmed;  // of this admission
+  // Nothing is new below so many confirmed tokens: what makes an unchanged request O(1).
+  Tokens next_due;
+  JobId load = 0;  // the load job without verdict
+  std::uint64_t explain_ticket = 0;
+  RunId run = no_run;
   bool live = false;
-  bool admitted = false;          // owns blocks: since alloc_update or its first scheduled step
-  bool preemption_known = false;  // a lookup told of it before the record does (design 2.3)
-  bool no_read = false;
+  bool admitted = false;  // owns blocks: since alloc_update or its first scheduled step
   bool no_write = false;
-  bool stale = false;        // INVALIDATE: no-write until admitted again from token 0
+  bool stale = false;             // INVALIDATE: no-write until admitted again from token 0
+  bool load_failed = false;       // until admitted once (design 2.4 "Failures")
+  bool unsettled = false;         // a group may have a refused or waiting position
+  bool dirty = false;             // explain changed since it was put into the ring
+  bool preemption_known = false;  // a lookup told of it before the record does (design 2.3)
+
+  bool no_read = false;
   bool keys_frozen = false;  // an extension was refused with Code::full
-  bool load_failed = false;  // until admitted once (design 2.4 "Failures")
   bool reset_noted = false;  // its lease or attachment ended by a reset; until a hit or admitted
   bool keys_broken = false;  // they are of no one path: searches trust no promise of the index
+  std::uint32_t lease = no_lease;
   Tokens prompt;
   Tokens load_limit = no_token_limit;
   Tokens store_limit = no_token_limit;
-  Tokens confirmed;  // of this admission
-  Tokens device;     // of the last lookup
-  Tokens offered;    // by the last lookup, beyond device
-  Tokens total;      // of the last lookup
-  // Nothing is new below so many confirmed tokens: what makes an unchanged request O(1).
-  Tokens next_due;
+  Tokens device;                     // of the last lookup
+  Tokens offered;                    // by the last lookup, beyond device
+  Tokens total;                      // of the last lookup
   std::uint64_t attach_answers = 0;  // of this admission
-  std::uint64_t scheduled_step = 0;
-  std::uint64_t waits_checked =
-      0;  // copies ended in all when the waiting positions were tried last
-  std::uint32_t lease = no_lease;
-  JobId load = 0;  // the load job without verdict
-  RunId run = no_run;
+  // Copies ended in all when the waiting positions were tried last.
+  std::uint64_t waits_checked = 0;
   std::uint32_t open_copies = 0;  // of loads and stores that have not ended
   OpenParts open_parts;           // where they are
   std::uint32_t landed = 0;       // entries that wait for an ancestor's copy (design 3.1 c)
@@ -78,8 +84,6 @@ struct Request {
   std::vector<std::byte> keys;
   std::vector<GroupProgress> groups;
   ExplainRecord explain;
-  std::uint64_t explain_ticket = 0;
-  bool dirty = false;  // explain changed since it was put into the ring
 };
 
 struct RequestLimits {
@@ -107,6 +111,16 @@ class RequestTable {
   enum class Known { unknown, live, untracked };
   // Requires nothing of id.
   [[nodiscard]] Known find(RequestId id, RequestIndex& index) const;
+  // As find, where `guess` is probably right: lists of requests are much the same step after step.
+  [[nodiscard]] Known find(RequestId id, RequestIndex guess, RequestIndex& index) const {
+    if (guess >= made_ || at(guess).id != id || !at(guess).live) return find(id, index);
+    index = guess;
+    return Known::live;
+  }
+  // What a step looks at will be looked at soon.
+  void prefetch(RequestIndex guess) const {
+    if (guess < made_) prefetch_write(&at(guess));
+  }
   // The id was used before, or is in use.
   [[nodiscard]] bool used(RequestId id) const { return history_.contains(id); }
 
@@ -125,8 +139,8 @@ class RequestTable {
   // Frees the shell. Requires: ended, no open copies.
   void release(RequestIndex index);
 
-  [[nodiscard]] Request& operator[](RequestIndex index) { return *pool_[index]; }
-  [[nodiscard]] const Request& operator[](RequestIndex index) const { return *pool_[index]; }
+  [[nodiscard]] Request& operator[](RequestIndex index) { return at(index); }
+  [[nodiscard]] const Request& operator[](RequestIndex index) const { return at(index); }
 
   [[nodiscard]] KeyView keys(const Request& r) const {
     return KeyView{r.keys.data(), limits_.key_bytes, r.keys.size() / limits_.key_bytes};
@@ -161,12 +175,16 @@ class RequestTable {
   [[nodiscard]] std::uint64_t key_bytes_used() const { return key_bytes_used_; }
   [[nodiscard]] std::uint64_t untracked() const { return untracked_.size(); }
   // All indices that were ever used are below it.
-  [[nodiscard]] RequestIndex capacity() const { return static_cast<RequestIndex>(pool_.size()); }
+  [[nodiscard]] RequestIndex capacity() const { return made_; }
 
   // Slow check for tests; empty text: all invariants hold.
   [[nodiscard]] std::string verify() const;
 
  private:
+  static constexpr RequestIndex per_piece = 64;
+  [[nodiscard]] Request& at(RequestIndex index) const {
+    return pool_[index / per_piece][index % per_piece];
+  }
   RequestIndex room_for(std::uint64_t key_bytes);
   // Cells hold block + 1, so that untouched memory is null.
   static constexpr BlockId waiting_bit = BlockId{1} << 62;
@@ -183,7 +201,9 @@ class RequestTable {
   RequestLimits limits_;
   HoldBook& holds_;
   std::vector<bool> stored_by_position_;
-  std::vector<std::unique_ptr<Request>> pool_;
+  // In pieces: few pages for what every step looks at.
+  std::vector<std::unique_ptr<Request[]>> pool_;
+  RequestIndex made_ = 0;  // requests that were ever used
   std::vector<RequestIndex> free_;
   boost::unordered_flat_map<RequestId, RequestIndex> ids_;
   boost::unordered_flat_set<RequestId> untracked_;

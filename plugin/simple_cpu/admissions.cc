@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "plugin/core/prefetch.h"
+
 namespace kvc {
 
 void Admissions::admit(RequestIndex index) {
@@ -71,6 +73,25 @@ bool Admissions::size_fits(GroupId group, const TableView& table) const {
 bool Admissions::fills_table(const Request& r, GroupId group, const TableView& table) const {
   return core_.requests.has_cells(group) && r.groups[group].length == 0 && table.count != 0 &&
          size_fits(group, table);
+}
+
+void Admissions::expect_tables(RequestIndex index, std::span<const TableView> tables,
+                               std::size_t calls_left) const {
+  if (tables.empty()) return;
+  const Request& r = core_.requests[index];
+  if (calls_left == 3) return prefetch(&r.groups);
+  const std::size_t count = std::min<std::size_t>(tables.size(), core_.geometry.groups());
+  for (GroupId g = 0; g < count; ++g) {
+    const TableView& table = tables[g];
+    if (table.first_changed >= table.count || !core_.requests.has_cells(g)) continue;
+    if (calls_left == 2) {
+      prefetch_write(&r.groups[g]);
+      prefetch(&r.groups[g].cells);
+      continue;
+    }
+    prefetch_write(r.groups[g].cells.where(table.first_changed));
+    core_.holds.prefetch(g, table.blocks[table.first_changed]);
+  }
 }
 
 void Admissions::set_tables(RequestIndex index, std::span<const TableView> tables,

@@ -15,6 +15,10 @@ class Admissions {
   void admit(RequestIndex index);
   // It lost them: pending offers end, tables and cursors are empty. Its open copies go on.
   void preempt(RequestIndex index);
+  // set_tables comes soon: called with `calls_left` 3, 2 and 1, each fetches what the last one's
+  // points to.
+  void expect_tables(RequestIndex index, std::span<const TableView> tables,
+                     std::size_t calls_left) const;
   // Takes the tables over. Groups that are not stored by position are passed over. `named`: per
   // group what the hold book counts already; empty: nothing.
   void set_tables(RequestIndex index, std::span<const TableView> tables,

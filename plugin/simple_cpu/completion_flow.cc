@@ -298,7 +298,12 @@ void CompletionFlow::end_job(Job& job) {
     core_.quarantined -= job.copies;
   }
   if (job.kind == JobKind::load && is_ok(status)) core_.counters.load_blocks += job.copies;
-  core_.jobs.for_each_copy(job, [&](CopyRecord& copy) {
+  const auto soon = [&](const CopyRecord& copy) {
+    core_.holds.prefetch(copy.group, copy.block);
+    if (copy.request != job.request_index) core_.requests.prefetch(copy.request);
+    if (job.kind == JobKind::store) core_.tier.expect_publish(copy.entry);
+  };
+  core_.jobs.for_each_copy(job, soon, [&](CopyRecord& copy) {
     if (job.kind == JobKind::load) {
       if (is_ok(status)) core_.counters.loaded_bytes += core_.block_bytes[copy.group];
       if (copy.pinned) core_.tier.unpin(copy.entry, PinKind::job);

@@ -72,6 +72,7 @@ void SchedulerCore::release_if_drained(RequestIndex index) {
   Request& r = requests[index];
   if (r.live || r.open_copies != 0 || r.landed != 0) return;
   if (r.dirty) {
+    r.explain.confirmed = r.confirmed;
     explain.put(r.explain_ticket, r.explain);
     std::erase(dirty, index);
   }

@@ -12,6 +12,8 @@ namespace {
 constexpr std::uint64_t jobs_per_plan = 256;
 // Copies of a plan when the lengths have no bound (measuring only).
 constexpr std::uint64_t copies_unbounded = std::uint64_t{1} << 18U;
+// Rows of a step that need no memory after open; beyond it they take some once.
+constexpr std::uint64_t rows_reserved = 4096;
 
 std::uint64_t copies_of_load(const Geometry& geometry, Tokens total) {
   std::uint64_t copies = 0;
@@ -66,6 +68,7 @@ PlanFlow::PlanFlow(SchedulerCore& core, Admissions& admissions, StorePlanner& pl
   copies_max_ = (plan_bytes_max - plan_bytes(1, 0)) / plan_copy_bytes;
   jobs_.reserve(plan_bytes_max / plan_job_bytes);
   held_.reserve(copies_max_);
+  rows_.resize(std::min(core.limits.max_running, rows_reserved), no_request);
 }
 
 void PlanFlow::preempt(std::span<const RequestId> ids) {
@@ -108,10 +111,50 @@ bool PlanFlow::take_confirmed(RequestIndex index, const ScheduledRequest& s) {
   return true;
 }
 
-void PlanFlow::schedule(const ScheduledRequest& s, StoreSelection& selection) {
+// The request of a row will be looked at soon: the farther ahead, the less of what it points to is
+// there yet.
+void PlanFlow::expect(const ScheduledRequest& s, RequestIndex guess,
+                      std::size_t blocks_ahead) const {
+  if (blocks_ahead == 4) return core_.requests.prefetch(guess);
+  if (guess >= core_.requests.capacity()) return;
+  const Request& r = core_.requests[guess];
+  if (!r.live) return;
+  if (blocks_ahead == 3) {
+    core_.tier.expect_schedule(r.run);
+    core_.explain.expect_put_confirmed(r.explain_ticket);
+  }
+  admissions_.expect_tables(guess, s.tables, blocks_ahead);
+  planner_.expect_step(guess, s.confirmed, blocks_ahead);
+}
+
+// In blocks of rows: while one is worked on, memory of the next four is fetched, step by step.
+void PlanFlow::schedule_all(std::span<const ScheduledRequest> scheduled,
+                            StoreSelection& selection) {
+  constexpr std::size_t block = 16;
+  constexpr std::size_t most_ahead = 4;
+  if (rows_.size() < scheduled.size()) rows_.resize(scheduled.size(), no_request);
+  const std::size_t blocks = ceil_div(scheduled.size(), block);
+  // `at`: the block that is worked on, + 4.
+  for (std::size_t at = 0; at < blocks + most_ahead; ++at) {
+    for (std::size_t ahead = most_ahead; ahead <= most_ahead; --ahead) {
+      if (at + ahead < most_ahead || at + ahead - most_ahead >= blocks) continue;
+      const std::size_t first = (at + ahead - most_ahead) * block;
+      for (std::size_t i = first; i < std::min(first + block, scheduled.size()); ++i) {
+        if (ahead == 0) {
+          schedule(scheduled[i], rows_[i], selection);
+        } else {
+          expect(scheduled[i], rows_[i], ahead);
+        }
+      }
+    }
+  }
+}
+
+void PlanFlow::schedule(const ScheduledRequest& s, RequestIndex& row, StoreSelection& selection) {
   KVC_OP(request, 1);
   RequestIndex index = no_request;
-  const RequestTable::Known known = core_.requests.find(s.request, index);
+  const RequestTable::Known known = core_.requests.find(s.request, row, index);
+  row = index;
   if (known == RequestTable::Known::untracked) return;
   if (known == RequestTable::Known::unknown) {
     core_.faults.report("KVC-H-023, unknown-request", "request {} is scheduled and unknown",
@@ -134,10 +177,7 @@ void PlanFlow::schedule(const ScheduledRequest& s, StoreSelection& selection) {
   admissions_.set_tables(index, s.tables);
   core_.tier.schedule(r.run);
   if (!take_confirmed(index, s)) return;
-  if (r.explain.confirmed != r.confirmed) {
-    r.explain.confirmed = r.confirmed;
-    core_.touch_explain(index);
-  }
+  if (!r.dirty) core_.explain.put_confirmed(r.explain_ticket, r.confirmed);
   planner_.offer_step(index, selection);
 }
 
@@ -206,7 +246,7 @@ Result<PlanResult> PlanFlow::build(const StepRecord& step) {
   encode_waiting(JobKind::store);
   preempt(step.preempted);
   StoreSelection selection(core_, room_for_new());
-  for (const ScheduledRequest& s : step.scheduled) schedule(s, selection);
+  schedule_all(step.scheduled, selection);
   handoffs_.offer(step.handoffs, selection);
   // Either of them stores, by the mode.
   Job* lazy = candidates_.offer(step.candidates, selection.room());

@@ -31,7 +31,10 @@ class PlanFlow {
 
  private:
   void preempt(std::span<const RequestId> ids);
-  void schedule(const ScheduledRequest& s, StoreSelection& selection);
+  void expect(const ScheduledRequest& s, RequestIndex guess, std::size_t blocks_ahead) const;
+  void schedule_all(std::span<const ScheduledRequest> scheduled, StoreSelection& selection);
+  // `row`: the request in this row of the last step; becomes the one of this.
+  void schedule(const ScheduledRequest& s, RequestIndex& row, StoreSelection& selection);
   // False: this element is bad, nothing is offered.
   [[nodiscard]] bool take_confirmed(RequestIndex index, const ScheduledRequest& s);
   void encode_waiting(JobKind kind);
@@ -51,6 +54,7 @@ class PlanFlow {
   bool stores_waited_ = false;  // a store job did not fit the last plan: it has precedence now
   std::vector<PlannedJob> jobs_;
   std::vector<HeldBlock> held_;
+  std::vector<RequestIndex> rows_;  // of the last step; a guess
 };
 
 }  // namespace kvc

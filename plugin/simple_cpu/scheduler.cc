@@ -111,6 +111,7 @@ void SimpleCpuScheduler::publish() {
     KVC_OP(record, 1);
     Request& r = core_.requests[index];
     r.dirty = false;
+    r.explain.confirmed = r.confirmed;
     core_.explain.put(r.explain_ticket, r.explain);
   }
   core_.dirty.clear();

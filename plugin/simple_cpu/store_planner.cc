@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "plugin/core/prefetch.h"
+
 namespace kvc {
 
 StorePlanner::StorePlanner(SchedulerCore& core) : core_(core) {
@@ -129,6 +131,17 @@ StorePlanner::Verdict StorePlanner::try_position(RequestIndex index, GroupId gro
   return try_candidate(c, selection);
 }
 
+// The position is tried soon: what it looks up is fetched meanwhile. Requires its key.
+void StorePlanner::expect_position(RequestIndex index, GroupId group,
+                                   std::uint64_t position) const {
+  const Request& r = core_.requests[index];
+  const GroupProgress& g = r.groups[group];
+  const Tokens behind = core_.geometry.block_tokens(group) * (position + 1);
+  core_.tier.expect_find(group,
+                         block_key(core_.requests.keys(r), behind, core_.geometry.hash_unit()));
+  if (position < g.length) core_.holds.prefetch(group, RequestTable::block_at(g, position));
+}
+
 void StorePlanner::retry_waiting(RequestIndex index, GroupId group, StoreSelection& selection) {
   GroupProgress& g = core_.requests[index].groups[group];
   if (g.waiting == 0) return;
@@ -156,6 +169,7 @@ void StorePlanner::offer_positions(RequestIndex index, GroupId group, StoreSelec
   Request& r = core_.requests[index];
   GroupProgress& g = r.groups[group];
   const std::uint64_t end = std::min(ready(r, group), keyed(r, group));
+  std::uint64_t expected = g.cursor;  // positions below it were asked for
   bool refused = false;
   bool went_back = false;
   while (g.cursor < end && !refused) {
@@ -164,6 +178,9 @@ void StorePlanner::offer_positions(RequestIndex index, GroupId group, StoreSelec
     if (again && g.waiting > 0 && RequestTable::waits(g, p)) {
       ++g.cursor;
       continue;
+    }
+    for (; expected < std::min(p + HoldBook::ahead, end); ++expected) {
+      expect_position(index, group, expected);
     }
     const bool counted = !again && p >= g.counted;
     const bool published = g.pending_at == p + 1;
@@ -279,12 +296,14 @@ Tokens StorePlanner::next_due(const Request& r) const {
 void StorePlanner::offer_step(RequestIndex index, StoreSelection& selection) {
   Request& r = core_.requests[index];
   if (!writes(r)) return;
+  if (r.confirmed < r.next_due && !r.unsettled) return;
   bool refused = false;
   bool waiting = false;
   for (const GroupId g : order_) {
     refused = refused || r.groups[g].refused || r.groups[g].wait_retry;
     waiting = waiting || r.groups[g].waiting > 0;
   }
+  r.unsettled = refused || waiting;
   const bool copies_ended = r.waits_checked != core_.copies_ended;
   if (r.confirmed < r.next_due && !refused && !(waiting && copies_ended)) return;
   r.waits_checked = core_.copies_ended;
@@ -293,7 +312,37 @@ void StorePlanner::offer_step(RequestIndex index, StoreSelection& selection) {
     offer_positions(index, g, selection);
   }
   for (const GroupId g : tails_) offer_tail(index, g, selection);
+  for (const GroupId g : order_) {
+    r.unsettled = r.unsettled || r.groups[g].refused || r.groups[g].waiting > 0;
+  }
   r.next_due = next_due(r);
+}
+
+void StorePlanner::expect_step(RequestIndex index, Tokens confirmed, std::size_t calls_left) const {
+  const Request& r = core_.requests[index];
+  if (!writes(r) || confirmed < r.next_due) return;
+  const auto fetch = [](const void* first, std::size_t bytes) {
+    constexpr std::size_t line = 64;
+    for (std::size_t at = 0; at < bytes; at += line) {
+      prefetch_write(static_cast<const std::byte*>(first) + at);
+    }
+  };
+  if (calls_left == 3) {
+    fetch(&r, sizeof r);
+    return core_.explain.expect_put(r.explain_ticket);
+  }
+  const KeyView keys = core_.requests.keys(r);
+  for (const GroupId g : order_) {
+    const GroupProgress& p = r.groups[g];
+    if (calls_left == 2) {
+      fetch(&p, sizeof p);
+      const std::size_t at = std::min(p.cursor, keys.count) * core_.limits.key_bytes;
+      fetch(r.keys.data() + (at == 0 ? 0 : at - 1), core_.limits.key_bytes);
+    } else if (p.cursor < keyed(r, g)) {
+      if (p.cursor > 0) expect_position(index, g, p.cursor - 1);
+      expect_position(index, g, p.cursor);
+    }
+  }
 }
 
 void StorePlanner::offer_last(RequestIndex index, StoreSelection& selection) {

@@ -24,6 +24,10 @@ class StorePlanner {
 
   // The request's offers of this step. Requires: live, admitted; r.confirmed is this step's.
   void offer_step(RequestIndex index, StoreSelection& selection);
+  // offer_step with so many confirmed tokens comes soon: what it reads is fetched. Called with
+  // `calls_left` 3, 2 and 1: each fetches what the last one's points to. Cheap where nothing is
+  // due.
+  void expect_step(RequestIndex index, Tokens confirmed, std::size_t calls_left) const;
   // Its last offers: final at once. Requires: live; the selection is finishing it.
   void offer_last(RequestIndex index, StoreSelection& selection);
   // Ends what is pending at the cursor and behind other requests' copies.
@@ -45,6 +49,7 @@ class StorePlanner {
   // Positions [0, result) of the group are final and allowed to be stored.
   [[nodiscard]] std::uint64_t ready(const Request& r, GroupId group) const;
   [[nodiscard]] std::uint64_t keyed(const Request& r, GroupId group) const;
+  void expect_position(RequestIndex index, GroupId group, std::uint64_t position) const;
   [[nodiscard]] Verdict try_position(RequestIndex index, GroupId group, std::uint64_t position,
                                      bool counted, StoreSelection& selection);
   [[nodiscard]] Verdict try_candidate(StoreCandidate& candidate, StoreSelection& selection);

@@ -190,6 +190,13 @@ BOOST_AUTO_TEST_CASE(the_explain_ring_keeps_the_newest_requests) {
   r.id = 1;
   ring.put(tickets[0], r);  // replaced long ago
   BOOST_TEST(!ring.find(1, r));
+  ring.put_confirmed(tickets[0], Tokens{7});
+  BOOST_TEST(ring.find(257, r));  // it has the place of the first
+  BOOST_TEST(r.confirmed.n == 0u);
+  ring.put_confirmed(tickets[256], Tokens{7});
+  BOOST_TEST(ring.find(257, r));
+  BOOST_TEST(r.confirmed.n == 7u);
+  BOOST_TEST(r.prompt.n == 0u);
   std::array<ExplainRecord, ExplainRing::records> all;
   BOOST_TEST(ring.copy(all) == 256u);
   BOOST_TEST(all[0].id == 45u);
@@ -428,6 +435,12 @@ BOOST_AUTO_TEST_CASE(requests_are_bounded_by_number_and_key_bytes) {
   BOOST_CHECK(table.find(2, index) == RequestTable::Known::unknown);
   table.end(first);
   BOOST_CHECK(table.find(1, index) == RequestTable::Known::unknown);
+  // A guess is never more than that.
+  for (const RequestIndex guess :
+       {RequestIndex{0}, RequestIndex{1}, RequestIndex{99}, no_request}) {
+    BOOST_CHECK(table.find(1, guess, index) == RequestTable::Known::unknown);
+    BOOST_CHECK(index == no_request);
+  }
   BOOST_TEST(table.key_bytes_used() == 0u);
   BOOST_TEST(table.shells() == 1u);
   table.release(first);
