@@ -397,6 +397,8 @@ BOOST_AUTO_TEST_CASE(tables_follow_their_changed_ranges) {
   BOOST_TEST(holds.table_references() == 3u);
   g.cursor = 4;
   RequestTable::mark_waiting(g, 2);
+  BOOST_TEST(table.verify() != "");  // a request with open positions is not settled
+  r.unsettled = true;
   BOOST_TEST(RequestTable::block_at(g, 2) == 3);
   table.set_table(r, 0, view({1, 2, 7}, 1));
   BOOST_TEST(RequestTable::waits(g, 2));
