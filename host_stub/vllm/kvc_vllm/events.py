@@ -17,22 +17,21 @@ class Events:
 
     def __init__(self, config: Any, cache: Any, handle: lib.Handle) -> None:
         wanted = config.kv_events_config
-        self._on = bool(wanted and wanted.enable_kv_cache_events and handle.library.take_events)
+        self.on = bool(wanted and wanted.enable_kv_cache_events and handle.library.take_events)
         self._handle = handle
         self._specs = [g.kv_cache_spec for g in cache.kv_cache_groups]
         self._requests: dict[int, Request] = {}
         self._over: dict[int, set[int]] = {}  # ended request -> jobs that were open then
 
     def began(self, number: int, request: Request) -> None:
-        if self._on:
+        if self.on:
             self._requests[number] = request
 
     def ended(self, number: int, jobs: set[int]) -> None:
-        if self._on:
-            self._over[number] = jobs
+        self._over[number] = jobs
 
     def take(self, open_jobs: set[int]) -> list[Any]:
-        if not self._on:
+        if not self.on:
             return []
         out = list(map(self._event, self._handle.events()))
         for number in [n for n, jobs in self._over.items() if not jobs & open_jobs]:

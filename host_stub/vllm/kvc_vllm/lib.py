@@ -1,8 +1,9 @@
 """kvc.h for Python: structs, the table of a library, one handle per role. Knows nothing of vLLM.
 
 Two views of a struct: ctypes classes (TYPES, make) for calls that are made now and then, and Record
-for the calls of every step, which reads and writes plain numbers. Lists that a library puts out are
-read as 64-bit words (words_of, rows_of): every struct of kvc.h is a whole number of them.
+for the calls of every step (Handle.bind), which reads and writes plain numbers. Lists that a
+library puts out are read as 64-bit words (words_of, rows_of): every struct of kvc.h is a whole
+number of them.
 """
 
 import array
@@ -83,20 +84,33 @@ def list_of(items: Any) -> Any:
     return TYPES["list"](ctypes.addressof(items), len(items), ctypes.sizeof(items._type_), 0)
 
 
-def words_of(data: int, count: int, stride: int) -> array.array:
-    """The elements of a kvc_list as 64-bit words, in one copy; stride // 8 of them an element."""
-    return array.array("q", ctypes.string_at(data, count * stride) if count else b"")
+# All of the process's memory, as bytes and as words: a list of the library is a slice of it, read
+# where it lies. Making such a view reads nothing.
+_BYTES = memoryview((ctypes.c_uint8 * (1 << 62)).from_address(0)).cast("B")
+_WORDS = _BYTES.cast("q")
 
 
-def rows_of(data: int, count: int, stride: int) -> list[array.array]:
+def words_of(data: int, count: int, stride: int) -> memoryview:
+    """The elements of a kvc_list as 64-bit words, stride // 8 of them an element. They are not
+    copied: good for as long as the list is."""
+    at = data >> 3 if count else 0
+    return _WORDS[at : at + (count * stride >> 3)]
+
+
+def rows_of(data: int, count: int, stride: int) -> list[memoryview]:
     """The words of each element of a kvc_list. An empty one may have no stride."""
     words, width = words_of(data, count, stride), stride // 8 or 1
     return [words[i : i + width] for i in range(0, len(words), width)]
 
 
-def block_ids(data: int, count: int, stride: int) -> array.array:
+def block_ids(data: int, count: int, stride: int) -> memoryview:
     """Block ids of a list of kvc_block."""
     return words_of(data, count, stride)[1 :: stride // 8 or 1]
+
+
+def bytes_at(data: int, size: int) -> bytes:
+    """A copy of a kvc_bytes."""
+    return _BYTES[data : data + size].tobytes()
 
 
 def _plain(kind: Any) -> str:
@@ -116,25 +130,20 @@ class Record:
         kind = TYPES[name]
         self._format = struct.Struct(_plain(kind))  # native: kvc.h has no padding
         self.size, self.count = ctypes.sizeof(kind), count
-        self._memory = (kind * count)()
-        self.address = ctypes.addressof(self._memory)
-        self.words = memoryview(self._memory).cast("B").cast("Q")
-        self.texts = (ctypes.c_char_p * len(self.words)).from_buffer(self._memory)
+        self.memory = (kind * count)()
+        self.address = ctypes.addressof(self.memory)
+        self.words = memoryview(self.memory).cast("B").cast("Q")
+        self.texts = (ctypes.c_char_p * len(self.words)).from_buffer(self.memory)
         if kind._fields_[0][0] == "struct_size":
             self.words[:: self.size // 8] = memoryview(array.array("Q", [self.size] * count))
 
     def put(self, *values: int) -> None:
         """All fields of the first struct but struct_size."""
-        self._format.pack_into(self._memory, 0, self.size, *values)
+        self._format.pack_into(self.memory, 0, self.size, *values)
 
     def pack(self, *values: int) -> bytes:
         """As put, but the bytes."""
         return self._format.pack(self.size, *values)
-
-    def room(self) -> int:
-        """The address, for an out-struct: its whole size is there to be filled."""
-        self.words[0] = self.size
-        return self.address
 
 
 def text_of(data: Any) -> str:
@@ -186,6 +195,7 @@ class Handle:
 
     def __init__(self, library: Library, role: str, opened: Any, caps: int, log: Callable) -> None:
         self.library, self.role = library, role
+        self.broke: Callable[[str], None] = print  # the owner's, for bind
         errors: list[str] = []
         opening = True
 
@@ -211,6 +221,29 @@ class Handle:
     def call(self, slot: str, *given: Any) -> int:
         """The slot's status. Pointers are addresses, ctypes arrays, or byref of a struct."""
         return getattr(self.library, slot)(self.address, *given)
+
+    def bind(self, slot: str, *given: Any, mild: tuple[int, ...] = ()) -> Callable[[], int]:
+        """The slot with its arguments made once: numbers and Records, of which the last one has its
+        whole size in each call, to be filled if it is an out-struct. Answers the status; self.broke
+        is told of a negative one that is not mild. Not to be called after close."""
+        def argument(of: Any) -> Any:
+            record = isinstance(of, Record)
+            return ctypes.byref(of.memory) if record else ctypes.c_void_p.from_param(of)
+
+        # Without argtypes: these are in the form already in which ctypes passes arguments on.
+        call = ctypes.CFUNCTYPE(ctypes.c_int32)(
+            ctypes.cast(getattr(self.library, slot), ctypes.c_void_p).value)
+        arguments = tuple(map(argument, (self.address, *given)))
+        last = given[-1] if isinstance(given[-1], Record) else Record("fence")  # one to write to
+        sizes, size = memoryview(last.memory).cast("B").cast("I"), last.size
+
+        def bound() -> int:
+            sizes[0] = size
+            status = call(*arguments)
+            if status < 0 and status not in mild:
+                self.broke(f"{slot} answered {status}: {self.error()}")
+            return status
+        return bound
 
     def error(self) -> str:
         """Text of the last failed call of this handle."""

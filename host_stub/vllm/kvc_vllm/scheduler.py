@@ -21,11 +21,12 @@ ROW, TABLE = 6, 4  # 64-bit words of a kvc_step_request and a kvc_table
 ENDS = {RequestStatus.FINISHED_STOPPED: lib.END_STOP, RequestStatus.FINISHED_ABORTED: lib.END_ABORT,
         RequestStatus.FINISHED_LENGTH_CAPPED: lib.END_LENGTH}
 SOURCES = {lib.MEDIUM_HOST: CacheHitSource.HOST, lib.MEDIUM_DISK: CacheHitSource.DISK}
-tokens_known = operator.attrgetter("num_tokens")
 
 
 class Live:
     """A request that the library knows."""
+
+    __slots__ = ("id", "job", "keys", "nulled", "request", "resumed", "scheduled", "tables", "told")
 
     def __init__(self, number: int, request: Request, groups: int) -> None:
         self.id, self.request = number, request
@@ -41,24 +42,37 @@ class KvcScheduler:
     """Owns the scheduler handle and the references of its holds. Threads: the scheduler's."""
 
     def __init__(self, config: Any, cache: Any, library: lib.Library, log: Any) -> None:
-        self.layout, self._library = layout.Layout(config, cache, 0), library
+        self.layout = layout.Layout(config, cache, 0)
         self.handle = lib.Handle(library, "scheduler", self.layout.open, self.layout.host_caps, log)
         self.events = Events(config, cache, self.handle)
         self.live: dict[str, Live] = {}
         self.held: dict[int, list[Any]] = {}  # job -> referenced blocks
-        self.loads: dict[int, tuple[str, list[array.array]]] = {}  # open load -> request, tables
+        self.loads: dict[int, tuple[str, array.array]] = {}  # open load -> request, its blocks
         self.gone, self._accepted, self._interval = "", "", Interval()  # last accepted load: whose
         self._tails: dict[str, Any] = {}  # finish-time hand-offs of the request that ends now
         self._failed: list[str] = []  # requests whose loads will never be in a plan
         self._unplanned: dict[int, str] = {}  # loads in no plan yet
         self._closed = self._begun = self._steps = 0
         self._stable = [g for g in range(self.layout.count) if self.layout.stable[g]]
-        for name in ("request", "extend", "lookup_in", "lookup_out", "alloc_in", "alloc_out",
-                     "plan", "step", "handoff", "bytes", "complete_out", "end_in", "end_out",
+        for name in ("request", "extend", "handoff", "lookup_in", "lookup_out", "alloc_in",
+                     "alloc_out", "plan", "step", "bytes", "complete_out", "end_in", "end_out",
                      "pending"):
             setattr(self, "_" + name, lib.Record(name))
-        self._tables = self._new_tables(1)
-        self._no_tables = [array.array("Q")] * self.layout.count
+        self.handle.broke, bind = self._give_up, self.handle.bind
+        self._new = bind("request_begin", self._request, mild=(lib.E_FULL,))
+        self._more = bind("request_extend", self._extend, mild=(lib.E_FULL,))
+        self._look = bind("lookup", self._lookup_in, self._lookup_out, mild=(lib.E_STATE,))
+        self._admit = bind("alloc_update", self._alloc_in, self._alloc_out,
+                           mild=(lib.E_ARG, lib.E_STATE, lib.E_FULL))
+        self._plan_of = bind("build_store_jobs", self._step, self._plan)
+        self._ended = bind("complete", self._bytes, 1, self._complete_out)
+        self._over = bind("request_end", self._end_in, self._end_out, mild=(lib.E_ARG,))
+        self._ask = bind("has_pending", self._pending)
+        self._reset = bind("reset", lib.RESET_INVALIDATE, mild=(lib.E_STATE,))
+        self._tables, self._no_tables = self._new_tables(1), self._new_tables(1)
+        self._lookup_in.put(0, 0, 0, 0, lib.NO_LIMIT)
+        self._alloc_in.put(0, 0, 0, 0, self.layout.count, 32, 0)
+        self._step.put(0, 0, 0, 0, 8 * ROW, 0, 0, 0, 0, 0, self._handoff.size, 0, 0, 0, 32, 0)
         self._names: list[str] = []  # of the last record, and what is known of each
         self._room(2 * self.layout.max_running)
 
@@ -70,6 +84,7 @@ class KvcScheduler:
 
     def _room(self, requests: int) -> None:
         self._record = lib.Record("step_request", requests)
+        self._step.words[2] = self._record.address
         self._changed = self._new_tables(requests)
         self._touched: list[int] = []  # rows of the record that have tables
 
@@ -87,15 +102,9 @@ class KvcScheduler:
             raise lib.KvcError("the library runs in lazy mode, and vLLM names it no blocks that "
                                "are about to be evicted: nothing would be stored")
 
-    def _call(self, slot: str, *given: Any, mild: tuple[int, ...] = ()) -> int:
-        """The status. A negative one that is not mild: no further call but close; the workers are
-        told with the next step, the engine goes on without kvc."""
-        status = getattr(self._library, slot)(self.handle.address, *given)
-        if status < 0 and status not in mild:
-            self._give_up(f"{slot} answered {status}: {self.handle.error()}")
-        return status
-
     def _give_up(self, why: str) -> None:
+        """No further call but close; the workers are told with the next step, the engine goes on
+        without kvc."""
         if not self.gone:
             self.gone = why
             logger.error("kvc connector given up, the engine goes on without it: %s", why)
@@ -111,7 +120,7 @@ class KvcScheduler:
         flags = lib.REQUEST_NO_READ if request.skip_reading_prefix_cache else 0
         self._request.put(flags, st.id, prompt, 0, st.keys, lib.NO_LIMIT, lib.NO_LIMIT)
         self._request.texts[3] = b"".join(hashes)
-        self._call("request_begin", self._request.address, mild=(lib.E_FULL,))
+        self._new()
         return st
 
     def _more_keys(self, st: Live) -> None:
@@ -119,7 +128,7 @@ class KvcScheduler:
         st.keys = len(hashes)
         self._extend.put(0, st.id, first, 0, st.keys - first)
         self._extend.texts[3] = b"".join(hashes[first:])
-        self._call("request_extend", self._extend.address, mild=(lib.E_FULL,))
+        self._more()
 
     def on_new_request(self, request: Request) -> None:
         """Those that will run soon; the others are told of at their first lookup."""
@@ -133,13 +142,14 @@ class KvcScheduler:
         st = self.live.get(request.request_id) or self._begin(request)
         if st.keys != len(request.block_hashes):
             self._more_keys(st)
-        self._lookup_in.put(0, st.id, request.num_tokens, num_computed_tokens, lib.NO_LIMIT)
-        status = self._call("lookup", self._lookup_in.address, self._lookup_out.room(),
-                            mild=(lib.E_STATE,))
-        if status in (lib.LATER, lib.E_STATE):  # E_STATE: the end of its last load is on its way
-            return None, False
-        tokens = self._lookup_out.words[1] if status == lib.OK else 0
-        return tokens, tokens > 0
+        words = self._lookup_in.words
+        words[1], words[2], words[3] = st.id, request.num_tokens, num_computed_tokens
+        status = self._look()
+        if status == 0:
+            tokens = self._lookup_out.words[1]
+            return tokens, tokens > 0
+        # E_STATE: the end of its last load is on its way
+        return (None if status in (lib.LATER, lib.E_STATE) else 0), False
 
     def update_state_after_alloc(
             self, request: Request, blocks: Any, num_external_tokens: int) -> None:
@@ -148,18 +158,18 @@ class KvcScheduler:
         if st is None or self.gone:
             self._failed += [name] if tokens else []
             return
-        tables = [array.array("Q", [b.block_id for b in group])
-                  for group in blocks.blocks] if tokens else self._no_tables
-        words = self._tables.words
-        for g, table in enumerate(tables):
-            words[g * TABLE + 1], words[g * TABLE + 2] = table.buffer_info()
-        self._alloc_in.put(0, st.id, tokens, self._tables.address, self.layout.count, 32, 0)
-        status = self._call("alloc_update", self._alloc_in.address, self._alloc_out.room(),
-                            mild=(lib.E_ARG, lib.E_STATE, lib.E_FULL))
-        job = self._alloc_out.words[1] if status == lib.OK and tokens else 0
-        self._accepted = name if job else ""
-        if job:
-            st.job, self._unplanned[job], self.loads[job] = job, name, (name, tables)
+        words, self._accepted = self._alloc_in.words, ""
+        words[1], words[2], words[3] = st.id, tokens, self._no_tables.address
+        if tokens:
+            ids = array.array("Q", [b.block_id for group in blocks.blocks for b in group])
+            words[3], tables, start = self._tables.address, self._tables.words, ids.buffer_info()[0]
+            for at, group in zip(itertools.count(1, TABLE), blocks.blocks):
+                tables[at], tables[at + 1] = start, len(group)
+                start += 8 * len(group)
+        status = self._admit()
+        if tokens and status == 0 and (job := self._alloc_out.words[1]):
+            self._accepted = self._unplanned[job] = name
+            st.job, self.loads[job] = job, (name, ids)
         elif tokens:
             logger.error("kvc alloc_update of %s with %d tokens answered %d: %s; they are computed",
                          name, tokens, status, self.handle.error())
@@ -229,7 +239,7 @@ class KvcScheduler:
                 list(itertools.compress(c, self._known)) for c in (names, ids, computed))
         scheduled = map(output.num_scheduled_tokens.__getitem__, names)
         confirmed = array.array("Q", map(operator.add, computed, scheduled))
-        known = list(map(tokens_known, self._requests))
+        known = [r.num_tokens for r in self._requests]
         if any(map(operator.gt, confirmed, known)):  # drafts, or tokens still to be sampled
             confirmed = array.array("Q", map(min, confirmed, known))
         words = self._record.words
@@ -272,32 +282,30 @@ class KvcScheduler:
         return b"".join(self._handoff.pack(g, r, b, t) for r, g, b, t in handoffs)
 
     def build_connector_meta(self, scheduler_output: SchedulerOutput) -> KvcMetadata:
-        output = scheduler_output
+        output, words = scheduler_output, self._step.words
         if self.gone:
             return self._last_words()
-        preempted = output.preempted_req_ids
-        ids = self._preempted(preempted) if preempted else self._no_tables[0]
-        count, state, handoffs = self._scheduled(output), output.kv_connector_block_state, b""
-        if state and state.boundary_state_offloads:
-            handoffs = self._packed(
-                (self.live[name].id, *entry)
-                for name, entries in state.boundary_state_offloads.items()
+        state = output.kv_connector_block_state
+        ids = self._preempted(output.preempted_req_ids or ())
+        words[3] = self._scheduled(output)
+        words[5], words[6] = ids.buffer_info()
+        handoffs = state.boundary_state_offloads if state else ()
+        if handoffs:
+            self._step.texts[7] = handoffs = self._packed(
+                (self.live[name].id, *entry) for name, entries in handoffs.items()
                 if name in self.live for entry in entries)
-        self._steps += 1
-        self._step.put(
-            0, self._steps, self._record.address, count, 8 * ROW, 0, *ids.buffer_info(),
-            0, len(handoffs) // self._handoff.size, self._handoff.size, 0, 0, 0, 32, 0)
-        self._step.texts[7] = handoffs
-        if self._call("build_store_jobs", self._step.address, self._plan.room()) < 0:
+        words[8] = len(handoffs) // self._handoff.size
+        words[1] = self._steps = self._steps + 1
+        if self._plan_of() < 0:
             return self._last_words()
         failed, self._failed, loads = self._failed, [], {}
         plan = self._plan.words
-        for job in lib.rows_of(*plan[2:5]):
+        for job in lib.rows_of(plan[2], plan[3], plan[4]):
             if job[0] >> 32 == lib.JOB_LOAD:
                 loads[job[1]] = self._unplanned.pop(job[1])
             elif job[4]:
-                self._hold(job[1], lib.block_ids(*job[3:6]))
-        return KvcMetadata(ctypes.string_at(plan[5], plan[6]), loads, failed)
+                self._hold(job[1], lib.block_ids(job[3], job[4], job[5]))
+        return KvcMetadata(lib.bytes_at(plan[5], plan[6]), loads, failed)
 
     def _last_words(self) -> KvcMetadata:
         failed, self._failed = [*self._failed, *self._unplanned.values()], []
@@ -320,11 +328,11 @@ class KvcScheduler:
             for report in meta.reports:
                 self._complete(report)
         # A load may have a result before its copies have ended (deadline): hold its blocks now.
-        over = connector_output.finished_recving if self.loads else ()
-        for job, (name, tables) in self.loads.items() if over else ():
-            if name in over and job not in self.held and (
-                    name not in self.live or self.live[name].job == job):
-                self._hold(job, [i for table in tables for i in reversed(table) if i])
+        if self.loads and (over := connector_output.finished_recving):
+            for job, (name, ids) in self.loads.items():
+                if name in over and job not in self.held and (
+                        name not in self.live or self.live[name].job == job):
+                    self._hold(job, [i for i in reversed(ids) if i])
         if self._closed >= self.layout.ranks:
             self.loads.clear()
             while self.held:
@@ -333,14 +341,12 @@ class KvcScheduler:
     def _complete(self, report: bytes) -> None:
         """Drops the references of jobs that ended, deepest positions first as they were told."""
         self._bytes.texts[0], self._bytes.words[1] = report, len(report)
-        if self.gone or self._call(
-                "complete", self._bytes.address, 1, self._complete_out.room()) < 0:
-            return
-        data, count, stride = self._complete_out.words[1:4]
-        for job in lib.words_of(data, count, stride)[1 :: stride // 8] if count else ():
-            self.loads.pop(job, None)
-            if job in self.held:
-                self._pool.free_blocks(self.held.pop(job))
+        out, held = self._complete_out.words, self.held
+        if not self.gone and self._ended() >= 0 and out[2]:
+            for job in lib.words_of(out[1], out[2], out[3])[1 :: out[3] >> 3]:
+                if job in held:
+                    self._pool.free_blocks(held.pop(job))
+                self.loads.pop(job, None)
 
     def request_finished_all_groups(
             self, request: Request, block_ids: tuple[list[int], ...]) -> tuple[bool, None]:
@@ -364,18 +370,17 @@ class KvcScheduler:
             tables, self.layout.count if tables else 0, 8 * TABLE, 0,
             0, len(tails) // self._handoff.size, self._handoff.size, 0)
         self._end_in.texts[6] = tails
-        status = self._call("request_end", self._end_in.address, self._end_out.room(),
-                            mild=(lib.E_ARG,))
-        out = self._end_out.words
+        status, out = self._over(), self._end_out.words
         if status < 0:
             logger.error("kvc request_end of %s answered %d: %s", request.request_id, status,
                          self.handle.error())
         elif out[1] and out[3]:
-            self._hold(out[1], lib.block_ids(*out[2:5]))
-        self.events.ended(st.id, {*self.held, *self.loads})
+            self._hold(out[1], lib.block_ids(out[2], out[3], out[4]))
+        if self.events.on:
+            self.events.ended(st.id, {*self.held, *self.loads})
 
     def reset_cache(self) -> bool:
-        status = 0 if self.gone else self._call("reset", lib.RESET_INVALIDATE, mild=(lib.E_STATE,))
+        status = 0 if self.gone else self._reset()
         if status < 0:
             logger.warning("kvc reset answered %d: %s", status, self.handle.error())
         return status >= 0
@@ -384,7 +389,7 @@ class KvcScheduler:
         """Whether blocks of stores will come back that an idle engine must wait for."""
         if self.gone or not self.held:
             return bool(self.held) and self._closed < self.layout.ranks
-        self._call("has_pending", self._pending.room())
+        self._ask()
         return self._pending.words[3] > self._pending.words[4]
 
     def has_pending_block_frees(self) -> bool:
