@@ -125,3 +125,39 @@ def test_an_empty_list_may_have_no_stride() -> None:
     assert list(lib.block_ids(0, 0, 0)) == []
     infos = lib.rank_infos([(0, 7, 0, b"", b"")])
     assert (infos[0].pages, infos[0].classes.count) == (7, 0)
+
+
+def test_lists_are_read_where_they_lie() -> None:
+    blocks = (lib.TYPES["block"] * 3)(*(lib.make("block", block=b) for b in (7, -1, 9)))
+    held = (ctypes.addressof(blocks), 3, ctypes.sizeof(blocks._type_))
+    assert list(lib.block_ids(*held)) == [7, -1, 9]
+    blocks[2].block = 4
+    assert [row[1] for row in lib.rows_of(*held)] == [7, -1, 4]
+    assert lib.bytes_at(held[0], ctypes.sizeof(blocks)) == bytes(blocks)
+    assert lib.bytes_at(0, 0) == b""
+
+
+def test_a_bound_slot_sizes_its_out_struct_each_time_and_tells_of_what_broke(library: str) -> None:
+    groups = (lib.TYPES["group"] * 1)(lib.make(
+        "group", kind=lib.GROUP_FULL, tokens_per_block=16, caps_known=layout.CAPS_ALL,
+        caps=lib.GROUP_CAP_CACHEABLE | lib.GROUP_CAP_POSITION_STABLE))
+    handle = lib.Handle(lib.Library(library), "scheduler", lib.make(
+        "open", groups=lib.list_of(groups), hash_unit_tokens=16, scheduler_block_tokens=16,
+        context_parallel=1, cp_interleave_tokens=1, ranks=1, device_blocks=4, key_bytes=32,
+        max_prompt_tokens=64, max_total_tokens=64, max_batch_tokens=64, max_live_requests=4,
+        max_running=4, max_request_bytes=lib.NO_LIMIT, max_steps_in_flight=1, retention_tokens=-1,
+    ), 0, lambda level, text: None)
+    told: list[str] = []
+    handle.broke = told.append
+    asked, found, pending = map(lib.Record, ("lookup_in", "lookup_out", "pending"))
+    asked.put(0, 5, 64, 0, lib.NO_LIMIT)  # a request that was never begun
+    look, mild = (handle.bind("lookup", asked, found, mild=m) for m in ((), (lib.E_ARG,)))
+    assert mild() == lib.E_ARG and not told
+    assert look() == lib.E_ARG and "lookup answered -1: " in told[0] and "5" in told[0]
+    ask = handle.bind("has_pending", pending)
+    for _ in range(2):
+        pending.words[0] = 0  # as a library would leave it that filled nothing
+        assert ask() == lib.OK
+        assert pending.words[0] == pending.size
+    assert handle.bind("reset", 1 << 40)() == lib.E_UNSUPPORTED and len(told) == 2
+    handle.close()
