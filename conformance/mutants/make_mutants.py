@@ -227,6 +227,26 @@ def mutated(text: bytes, numbered: list[tuple[int, Site]]) -> bytes:
     return text
 
 
+def write_tree(root: pathlib.Path, tree: pathlib.Path, by_file: dict[str, list]) -> None:
+    """Leaves what has not changed as it is: nothing of it is built again."""
+    listed = subprocess.run(["git", "-C", root, "ls-files", "-co", "--exclude-standard", "-z"],
+                            capture_output=True, check=True).stdout.decode().split("\0")
+    names = {name for name in listed if name and (root / name).exists()}
+    for path in list(tree.rglob("*")):
+        if not path.is_dir() and str(path.relative_to(tree)) not in names | {"mutant_switch.h"}:
+            path.unlink()
+    texts = {name: mutated((root / name).read_bytes(), by_file[name]) if name in by_file
+             else (root / name).read_bytes() for name in names}
+    texts["mutant_switch.h"] = HEADER.encode()
+    for name, text in texts.items():
+        target = tree / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not target.exists() or target.read_bytes() != text:
+            target.write_bytes(text)
+            if name in names:
+                shutil.copymode(root / name, target)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--build", required=True, type=pathlib.Path, help="a configured build tree")
@@ -238,25 +258,15 @@ def main() -> None:
     root = pathlib.Path(__file__).resolve().parents[2]
     sites = sites_of(root, given.build)
     chosen = sample(sites, given.count, given.seed)
-    tree = given.out / "tree"
-    shutil.rmtree(tree, ignore_errors=True)
-    listed = subprocess.run(["git", "-C", root, "ls-files", "-co", "--exclude-standard", "-z"],
-                            capture_output=True, check=True).stdout.decode().split("\0")
-    for name in filter(None, listed):
-        target = tree / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(root / name, target, follow_symlinks=False)
-    (tree / "mutant_switch.h").write_text(HEADER)
     by_file = collections.defaultdict(list)
     without = {int(n) for n in given.without.split(",") if n}
     for number, site in enumerate(chosen, 1):
-        if number in without:
-            continue
-        by_file[site.file].append((number, site))
-    for name, numbered in by_file.items():
-        (tree / name).write_bytes(mutated((root / name).read_bytes(), numbered))
+        if number not in without:
+            by_file[site.file].append((number, site))
+    write_tree(root, given.out / "tree", by_file)
     rows = [{"mutant": n, "file": s.file, "line": s.line, "operator": s.operator,
-             "before": s.before, "after": s.after}
+             "before": s.before, "after": s.after,
+             "text": (root / s.file).read_text().splitlines()[s.line - 1].strip()}
             for n, s in enumerate(chosen, 1) if n not in without]
     (given.out / "mutants.json").write_text(json.dumps(
         {"seed": given.seed, "sites": len(sites), "mutants": rows}, indent=1))

@@ -2,9 +2,12 @@
 
 A mutant is killed by the first test that fails, crashes or runs five times as long as without it.
 Only tests that pass the mutant's place are run, the quickest first. What nothing kills is listed;
-known.json says of a survivor why it changes nothing (equivalent), by file, text and operator.
+known.json says of a survivor why it changes nothing (equivalent), by file, text and operator: such
+a mutant is not run. What was measured and judged is kept in --out: a run that was stopped goes on
+where it was, and --again judges anew what had survived (after tests were added).
 
 Usage: run_mutants.py --build build/dev --out build/mutants [--count N] [--seed S] [--jobs N]
+                      [--again] [--only 1,2,...]
 Exit: 0 if at least 95 % of the mutants that are not known as equivalent are killed, else 1.
 """
 
@@ -19,12 +22,14 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 LABELS = {"unit", "property", "sim", "abi", "vectors"}
-# Tests of other folders, and of texts and headers: they cannot see a mutant.
-BLIND = re.compile(r"tidy|corpus|docs_|header_matrix|layout|frozen|doc_tables|traces|mooncake|svg")
+# Tests of other folders, of texts and headers, and of other connectors: they cannot see a mutant.
+BLIND = re.compile(
+    r"tidy|corpus|docs_|header_matrix|layout|frozen|doc_tables|traces|mooncake|svg|kvc_bad|probe")
 GOAL = 0.95
 
 
@@ -121,8 +126,46 @@ def judge(mutant: dict, tests: list[Test]) -> dict:
     return {**mutant, "killed_by": None, "reached": any(number in t.passes for t in tests)}
 
 
+class Kept:
+    """What earlier runs over this build found, a line of JSON each."""
+
+    def __init__(self, out: pathlib.Path, again: bool) -> None:
+        self.out, self.tests_file, self.results_file = (
+            out, out / "tests.jsonl", out / "judged.jsonl")
+        self.tests = {t["name"]: t for t in self._lines(self.tests_file)}
+        self.results = {key(r): r for r in self._lines(self.results_file)
+                        if r["killed_by"] is not None or not again}
+        self._lock = threading.Lock()
+
+    @staticmethod
+    def _lines(path: pathlib.Path) -> list[dict]:
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def _keep(self, path: pathlib.Path, value: dict) -> None:
+        with self._lock, path.open("a") as file:
+            file.write(json.dumps(value) + "\n")
+
+    def measure(self, test: Test) -> None:
+        known = self.tests.get(test.name)
+        if known is not None:
+            test.seconds, test.passes = known["seconds"], set(known["passes"])
+            return
+        first_run(test, self.out)
+        self._keep(self.tests_file, {"name": test.name, "seconds": test.seconds,
+                                     "passes": sorted(test.passes)})
+
+    def judged(self, mutant: dict, tests: list[Test], known: bool) -> dict:
+        if known:
+            return {**mutant, "killed_by": None, "reached": True}
+        result = self.results.get(key(mutant))
+        if result is None:
+            result = judge(mutant, tests)
+            self._keep(self.results_file, result)
+        return result
+
+
 def key(mutant: dict) -> tuple[str, ...]:
-    return tuple(mutant[k] for k in ("file", "operator", "before", "after"))
+    return tuple(mutant[k] for k in ("file", "text", "operator", "before", "after"))
 
 
 def main() -> None:
@@ -132,6 +175,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=240)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--again", action="store_true", help="judge anew what had survived")
     parser.add_argument("--only", default="", help="numbers of mutants, by commas")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
@@ -140,17 +184,18 @@ def main() -> None:
     mutants = json.loads((given.out / "mutants.json").read_text())["mutants"]
     if given.only:
         mutants = [m for m in mutants if str(m["mutant"]) in given.only.split(",")]
+    known = {key(k): k["why"] for k in json.loads((HERE / "known.json").read_text())}
+    kept = Kept(given.out, given.again)
     with concurrent.futures.ThreadPoolExecutor(given.jobs) as pool:
-        list(pool.map(lambda t: first_run(t, given.out), tests))
+        list(pool.map(lambda t: kept.measure(t), tests))
         print(f"{len(tests)} tests, {sum(t.seconds for t in tests):.0f} s together", flush=True)
         results = []
-        for result in pool.map(lambda m: judge(m, tests), mutants):
+        for result in pool.map(lambda m: kept.judged(m, tests, key(m) in known), mutants):
             results.append(result)
-            if result["killed_by"] is None:
+            if result["killed_by"] is None and key(result) not in known:
                 print(f"survived: {result['mutant']} {result['file']}:{result['line']} "
                       f"{result['operator']}: {result['before']!r} -> {result['after']!r}"
                       + ("" if result["reached"] else " (no test passes it)"), flush=True)
-    known = {key(k): k["why"] for k in json.loads((HERE / "known.json").read_text())}
     survivors = [r for r in results if r["killed_by"] is None]
     equivalent = [r for r in survivors if key(r) in known]
     judged = len(results) - len(equivalent)
