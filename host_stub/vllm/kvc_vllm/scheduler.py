@@ -161,7 +161,8 @@ class KvcScheduler:
         words, self._accepted = self._alloc_in.words, ""
         words[1], words[2], words[3] = st.id, tokens, self._no_tables.address
         if tokens:
-            ids = array.array("Q", [b.block_id for group in blocks.blocks for b in group])
+            ids = array.array("Q")
+            ids.fromlist([b.block_id for group in blocks.blocks for b in group])
             words[3], tables, start = self._tables.address, self._tables.words, ids.buffer_info()[0]
             for at, group in zip(itertools.count(1, TABLE), blocks.blocks):
                 tables[at], tables[at + 1] = start, len(group)
