@@ -108,6 +108,21 @@ std::uint64_t default_hash_unit(const ModelConfig& m) {
   return of_cacheable != 0 ? of_cacheable : of_all;
 }
 
+// What would fit every group; an error says the way out (field report 118).
+std::string fitting_sizes(const ModelConfig& m) {
+  std::uint64_t unit = 0;
+  std::string spans;
+  for (std::size_t i = 0; i < m.groups.size(); ++i) {
+    const auto& g = m.groups[i];
+    const std::uint64_t span = ModelConfig::block_span_tokens(g, m.context_parallel);
+    if (g.cacheable) unit = std::gcd(unit, span);
+    spans += (i == 0 ? "" : ", ") + number(span);
+  }
+  return "; blocks span " + spans + " tokens: " +
+         (unit == 0 ? "" : "model.hash_unit = " + number(unit) + " or a divisor fits, ") +
+         "model.scheduler_block is a multiple of all";
+}
+
 // R-110, with the numbers.
 void check_layout(const TomlTable& model, const std::vector<TomlTable>& tables,
                   const ModelConfig& m) {
@@ -122,13 +137,14 @@ void check_layout(const TomlTable& model, const std::vector<TomlTable>& tables,
     const std::uint64_t span = ModelConfig::block_span_tokens(g, m.context_parallel);
     if (s % g.tokens_per_block != 0) {
       tables[i].refuse("tokens_per_block", "the scheduler block of " + number(s) +
-                                               " tokens is no multiple of it (R-110)");
+                                               " tokens is no multiple of it (R-110)" +
+                                               fitting_sizes(m));
     }
     if (g.cacheable && span % h != 0) {
       tables[i].refuse("tokens_per_block", "a block of group " + number(i) + " (" +
                                                one_line(g.name, 60) + ") spans " + number(span) +
                                                " tokens, no multiple of the hash unit of " +
-                                               number(h) + " (R-110)");
+                                               number(h) + " (R-110)" + fitting_sizes(m));
     }
   }
 }

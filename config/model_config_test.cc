@@ -151,6 +151,18 @@ BOOST_AUTO_TEST_CASE(layouts_that_r110_forbids_are_refused_with_their_numbers) {
   check_has(bad(head + group("other", 16, "cacheable = true\n")), {"never cached"});
 }
 
+// Field report 118 (K12): the error says the way out.
+BOOST_AUTO_TEST_CASE(sizes_that_do_not_fit_are_refused_naming_what_would) {
+  const std::string groups = group("full", 16) + group("full", 24, "draft = true\n");
+  check_has(bad(head + "hash_unit = 16\nscheduler_block = 48\n" + groups),
+            {"group 1", "spans 24 tokens", "hash unit of 16", "blocks span 16, 24 tokens",
+             "model.hash_unit = 8 or a divisor", "model.scheduler_block"});
+  check_has(bad(head + "hash_unit = 8\nscheduler_block = 32\n" + groups),
+            {"group[1].tokens_per_block = 24", "scheduler block of 32", "blocks span 16, 24 tokens",
+             "model.scheduler_block is a multiple of all"});
+  BOOST_TEST(good(head + "hash_unit = 8\nscheduler_block = 48\n" + groups).groups.size() == 2U);
+}
+
 BOOST_AUTO_TEST_CASE(missing_and_misplaced_keys_are_named) {
   check_has(bad(""), {"m.toml", "model.name", "missing"});
   check_has(bad(head), {"group", "0 groups"});

@@ -8,6 +8,7 @@ namespace kvc::conform {
 
 std::span<const Case> negotiation_cases();
 std::span<const Case> open_cases();
+std::span<const Case> host_cases();
 std::span<const Case> growth_cases();
 std::span<const Case> request_cases();
 std::span<const Case> rank_join_cases();

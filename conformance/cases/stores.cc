@@ -2,6 +2,8 @@
 #include <kvc/kvc_util.h>
 
 #include <algorithm>
+#include <optional>
+#include <set>
 
 #include "conformance/cases/families.h"
 #include "conformance/cases/support.h"
@@ -44,6 +46,68 @@ void cold_requests(Context& c) {
   w.end(1);
   w.drain();
   w.check_quiet();
+}
+
+// What one of two connectors of an engine, each asked for every request, has done in the end.
+struct Share {
+  std::uint64_t first_hit = 0;
+  std::uint64_t stored = 0;
+  std::uint64_t hit = 0;
+};
+
+// The engine loads from one connector only. It tells every one of them the tables that the request
+// really has, and the others that it accepts 0 tokens (field report 122).
+void serve(World& w, std::uint64_t id, const Tokens& tokens, std::uint64_t accepted) {
+  const std::uint64_t n = tokens.size() / 16 * 16;
+  w.begin(id, tokens);
+  w.lookup(id);
+  w.take(id, accepted);
+  w.drain();  // a load first
+  w.request(id).computed = accepted;
+  w.compute(id, n);
+  w.step();
+  w.end(id);
+  w.drain();
+}
+
+// Two connectors of one engine: a cold request, of which both store everything, and one that
+// continues it, of which the hit is taken from the first connector alone.
+void two_connectors(Context& c) {
+  const auto shares = [&](bool both) {
+    Setup other = c.plain();
+    other.name_space = "model-b";
+    World a(c, c.plain());
+    std::optional<World> b;
+    if (both) b.emplace(c, other);
+    std::vector<World*> all = {&a};
+    if (b) all.push_back(&*b);
+    const Tokens cold = prompt(1, 4);
+    const Tokens longer(Tokens(cold.begin(), cold.end() - 1) + prompt(2, 3));
+    std::vector<Share> out(all.size());
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      out[i].first_hit = all[i]->hit(cold);
+      serve(*all[i], 1, cold, 0);
+    }
+    const std::uint64_t offered = a.hit(longer);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      serve(*all[i], 2, longer, i == 0 ? offered : 0);
+      out[i].stored = all[i]->counts().all_offers.stored;
+      out[i].hit = all[i]->hit(longer);
+      all[i]->check_quiet();
+    }
+    return out;
+  };
+  const Share alone = shares(false).at(0);
+  if (alone.stored == 0) Context::skip("stores: the connector stored nothing of a cold request");
+  const std::vector<Share> both = shares(true);
+  for (std::size_t i = 0; i < both.size(); ++i) {
+    c.expect(both[i].first_hit == 0, "KVC-P-130", "connector {}: {} tokens of a cold request", i,
+             both[i].first_hit);
+    c.expect(both[i].stored == alone.stored && both[i].hit == alone.hit, "KVC-P-086",
+             "connector {} of two, of which the first gives the hit: {} blocks stored and a hit of "
+             "{} tokens; alone {} and {}",
+             i + 1, both[i].stored, both[i].hit, alone.stored, alone.hit);
+  }
 }
 
 void jobs_stand_in_one_plan(Context& c) {
@@ -310,6 +374,7 @@ void candidates(Context& c) {
 
 constexpr Case cases[] = {
     {"stores.cold_requests", "KVC-P-083", cold_requests},
+    {"stores.two_connectors_of_one_engine", "KVC-P-086", two_connectors},
     {"stores.jobs_stand_in_one_plan", "KVC-P-080", jobs_stand_in_one_plan},
     {"stores.empty_steps", "KVC-P-080", empty_steps},
     {"stores.wrong_steps", "KVC-P-081", wrong_steps},

@@ -51,6 +51,18 @@ void compute_step(World& w, std::uint64_t id, std::uint64_t to) {
   w.step();
 }
 
+void one_life(World& w, std::uint64_t seed) {
+  w.store(10 * seed, prompt(seed, 2), 32);
+  w.begin(10 * seed + 1, prompt(seed, 2));
+  const std::uint64_t loaded = w.load(10 * seed + 1);
+  w.request(10 * seed + 1).computed = loaded;
+  w.compute(10 * seed + 1, 33);
+  w.step();
+  w.end(10 * seed + 1);
+  w.drain();
+  w.check_quiet();
+}
+
 std::uint64_t stored_hit(Context& c, World& w, const Tokens& tokens, std::uint64_t stored) {
   const std::uint64_t hit = w.hit(tokens);
   c.need(hit <= stored, "KVC-P-130", "{} tokens are offered, {} were ever stored", hit, stored);
@@ -206,6 +218,16 @@ std::vector<Layout> layouts(const Context& c) {
   });
   add("two_ranks", {full(16), sliding(16, 32)}, [](Setup& s) { s.ranks = 2; });
   add("wide_keys", {full(16), state_align(16)}, [](Setup& s) { s.key_bytes = 32; });
+  // The bytes of a block are the engine's own business, and where they lie as well.
+  add("interleaved_layers", {full(16), sliding(16, 32), state_align(16)}, [](Setup& s) {
+    s.memory = rig::MemoryOrder::interleaved;
+    s.layers = 3;
+  });
+  add("shared_regions", {full(16), sliding(16, 32), state_align(32)}, [](Setup& s) {
+    s.memory = rig::MemoryOrder::shared;
+    s.h = 16;
+    s.token_bytes = 16;
+  });
   add("narrow_keys", {full(16)}, [](Setup& s) { s.key_bytes = 8; });
   return all;
 }

@@ -34,6 +34,9 @@ Tokens prompt(std::uint64_t seed, std::uint64_t blocks);
 // Computes [computed, to) in one step and hands off the states at `to` if it is a boundary.
 void compute_step(World& w, std::uint64_t id, std::uint64_t to);
 
+// A request is stored, found if the connector hits at all, loaded and ended.
+void one_life(World& w, std::uint64_t seed = 1);
+
 // How many tokens of what was stored a fresh request is offered. At most `stored`; nothing at all
 // ends the case as skipped: there is nothing to load.
 std::uint64_t stored_hit(Context& c, World& w, const Tokens& tokens, std::uint64_t stored);

@@ -56,6 +56,13 @@ Group state_align(std::uint64_t tokens);
 Group state_all(std::uint64_t tokens);
 Group scratch(std::uint64_t tokens);
 
+// How the layers of a block lie in device memory. What a layer's bytes mean is never said.
+enum class MemoryOrder {
+  apart,        // every layer of a group in a region of its own
+  interleaved,  // the layers of a block side by side: one stride for all, a region per layer
+  shared,  // groups with equal blocks lie in the same regions; a block is one group's at a time
+};
+
 struct Setup {
   std::vector<Group> groups = {full(16)};
   std::uint64_t h = 0;  // 0: the smallest cacheable block
@@ -83,6 +90,7 @@ struct Setup {
   std::string name_space = "model-a";
   std::uint32_t layers = 2;
   std::uint64_t token_bytes = 8;  // per layer, a multiple of 8
+  MemoryOrder memory = MemoryOrder::apart;
   // What the host table offers beside caps.
   bool host_log = true;
   bool host_clock = true;
@@ -140,19 +148,22 @@ struct Completed {
   std::vector<kvc_rejected> rejected;
 };
 
-// Device memory of one rank: per group and layer one region of all device blocks, with a gap behind
-// every block.
+// Device memory of one rank: per group and layer a region of all device blocks, in the order of the
+// setup, with a gap behind every block's bytes of a layer.
 class RankMemory {
  public:
   RankMemory(const Setup& setup, std::uint32_t rank);
   [[nodiscard]] const std::vector<kvc_region>& regions() const { return regions_; }
   [[nodiscard]] std::uint8_t* block(std::uint32_t group, std::uint32_t layer, std::int64_t block);
   [[nodiscard]] std::uint64_t block_bytes(std::uint32_t group) const;
-  // A copy of everything, to compare later.
-  [[nodiscard]] std::vector<std::vector<std::uint8_t>> snapshot() const { return memory_; }
+  // A copy of every region, to compare later.
+  [[nodiscard]] std::vector<std::vector<std::uint8_t>> snapshot() const;
 
  private:
+  void add_regions(std::uint32_t group, std::uint32_t rank);
+
   const Setup& setup_;
+  std::vector<std::size_t> first_region_;  // by group
   std::vector<std::vector<std::uint8_t>> memory_;
   std::vector<kvc_region> regions_;
 };

@@ -65,25 +65,51 @@ std::uint64_t bytes_of(const Setup& s, const Group& g) {
 
 RankMemory::RankMemory(const Setup& setup, std::uint32_t rank) : setup_(setup) {
   for (std::uint32_t g = 0; g < setup.groups.size(); ++g) {
+    std::uint32_t same = 0;
+    while (bytes_of(setup, setup.groups[same]) != bytes_of(setup, setup.groups[g])) ++same;
+    if (setup.memory != MemoryOrder::shared || same == g) {
+      first_region_.push_back(regions_.size());
+      add_regions(g, rank);
+      continue;
+    }
+    first_region_.push_back(first_region_[same]);
     for (std::uint32_t layer = 0; layer < setup.layers; ++layer) {
-      const std::uint64_t stride = bytes_of(setup, setup.groups[g]) + gap_bytes;
-      memory_.emplace_back(stride * setup.device_blocks, static_cast<std::uint8_t>(0xE0U + rank));
-      kvc_region region{};
-      region.struct_size = sizeof region;
-      region.device_kind = KVC_DEVICE_HOST;
-      region.layer = layer;
-      region.base = memory_.back().data();
-      region.size_bytes = memory_.back().size();
-      region.block_stride_bytes = stride;
-      region.block_bytes = bytes_of(setup, setup.groups[g]);
-      region.group_mask = std::uint64_t{1} << g;
-      regions_.push_back(region);
+      regions_[first_region_[g] + layer].group_mask |= std::uint64_t{1} << g;
     }
   }
 }
 
+void RankMemory::add_regions(std::uint32_t group, std::uint32_t rank) {
+  const std::uint64_t bytes = block_bytes(group);
+  const std::uint64_t piece = bytes + gap_bytes;
+  const bool interleaved = setup_.memory == MemoryOrder::interleaved;
+  const std::uint64_t stride = interleaved ? piece * setup_.layers : piece;
+  for (std::uint32_t layer = 0; layer < setup_.layers; ++layer) {
+    if (layer == 0 || !interleaved) {
+      memory_.emplace_back(stride * setup_.device_blocks, static_cast<std::uint8_t>(0xE0U + rank));
+    }
+    const std::uint64_t offset = interleaved ? piece * layer : 0;
+    kvc_region region{};
+    region.struct_size = sizeof region;
+    region.device_kind = KVC_DEVICE_HOST;
+    region.layer = layer;
+    region.base = memory_.back().data() + offset;
+    region.size_bytes = memory_.back().size() - offset;
+    region.block_stride_bytes = stride;
+    region.block_bytes = bytes;
+    region.group_mask = std::uint64_t{1} << group;
+    regions_.push_back(region);
+  }
+}
+
+std::vector<std::vector<std::uint8_t>> RankMemory::snapshot() const {
+  std::vector<std::vector<std::uint8_t>> all;
+  for (const kvc_region& r : regions_) all.emplace_back(r.base, r.base + r.size_bytes);
+  return all;
+}
+
 std::uint8_t* RankMemory::block(std::uint32_t group, std::uint32_t layer, std::int64_t block) {
-  const kvc_region& r = regions_.at(group * setup_.layers + layer);
+  const kvc_region& r = regions_.at(first_region_.at(group) + layer);
   return r.base + static_cast<std::uint64_t>(block) * r.block_stride_bytes;
 }
 
@@ -215,8 +241,9 @@ std::string World::touched(const std::vector<std::vector<std::vector<std::uint8_
         const std::uint64_t at = block * region.block_stride_bytes;
         const bool named = but.count(static_cast<std::int64_t>(block)) != 0;
         const std::uint64_t skip = named ? region.block_bytes : 0;
+        // The block and the gap behind it; other layers may follow within the stride.
         if (std::memcmp(region.base + at + skip, before[rank][i].data() + at + skip,
-                        region.block_stride_bytes - skip) == 0) {
+                        region.block_bytes + gap_bytes - skip) == 0) {
           continue;
         }
         why << "rank " << rank << ", region " << i << ", block " << block

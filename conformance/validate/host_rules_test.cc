@@ -47,6 +47,19 @@ void set_ranks_with(Host& h, std::uint32_t rank, std::uint64_t pages) {
   slots::set_ranks(h.sched, &ranks, &usable);
 }
 
+// set_ranks with one thing changed of what register_regions returned (field report 119).
+template <class F>
+void set_ranks_changed(Host& h, const F& change) {
+  h.open_handles();
+  register_with(h, 64 * 128, 128, 3);
+  kvc_class klass{sizeof klass, 0, 3, 1, 1024, 0};  // as the scripted connector has it
+  kvc_rank_info info{sizeof info, 0, 100, kvc_list_of(&klass, 1, sizeof klass), {}};
+  change(klass, info);
+  const kvc_list ranks = kvc_list_of(&info, 1, sizeof info);
+  kvc_list usable{};
+  slots::set_ranks(h.sched, &ranks, &usable);
+}
+
 const Planted every_call[] = {
     {"KVC-H-001", "a call inside another of the same handle",
      [](Host& h) {
@@ -152,6 +165,27 @@ const Planted opening[] = {
      [](Host& h) {
        h.open_handles();
        set_ranks_with(h, 1, 100);
+     },
+     false},
+    {"KVC-H-011", "another class id",
+     [](Host& h) { set_ranks_changed(h, [](kvc_class& k, kvc_rank_info&) { k.class_id = 1; }); },
+     false},
+    {"KVC-H-011", "other groups in a class",
+     [](Host& h) { set_ranks_changed(h, [](kvc_class& k, kvc_rank_info&) { k.group_mask = 1; }); },
+     false},
+    {"KVC-H-011", "other slots per page",
+     [](Host& h) {
+       set_ranks_changed(h, [](kvc_class& k, kvc_rank_info&) { k.slots_per_page = 2; });
+     },
+     false},
+    {"KVC-H-011", "other bytes per block",
+     [](Host& h) {
+       set_ranks_changed(h, [](kvc_class& k, kvc_rank_info&) { k.bytes_per_block = 512; });
+     },
+     false},
+    {"KVC-H-011", "another inventory",
+     [](Host& h) {
+       set_ranks_changed(h, [](kvc_class&, kvc_rank_info& i) { i.inventory = kvc_text_of("x"); });
      },
      false},
     {"KVC-H-012", "a cacheable group without region",
@@ -309,6 +343,14 @@ BOOST_DATA_TEST_CASE(a_wrong_step_names_its_rule, boost::unit_test::data::make(s
 }
 BOOST_DATA_TEST_CASE(a_wrong_transport_names_its_rule, boost::unit_test::data::make(transport), p) {
   check(p);
+}
+
+// The control of the rows above: nothing changed, nothing found.
+BOOST_AUTO_TEST_CASE(what_the_rank_returned_may_be_told_to_the_scheduler) {
+  Host h;
+  set_ranks_changed(h, [](kvc_class&, kvc_rank_info&) {});
+  h.close();
+  BOOST_TEST(found_texts() == "");
 }
 
 BOOST_AUTO_TEST_CASE(a_right_host_and_a_right_connector_have_no_finding) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 namespace kvc {
 namespace {
@@ -147,6 +148,28 @@ Status Geometry::check_group(GroupId g) const {
   return check_parallel(g, s, options_);
 }
 
+// What would fit every cacheable group: field report 118 was an error that named no way out. Spans
+// and blocks are below 2^32; a multiple beyond that fits nobody and is not named.
+std::string Geometry::fitting_hash_unit() const {
+  std::uint64_t unit = 0;
+  std::string blocks;
+  for (const GroupId g : cacheable_) {
+    unit = std::gcd(unit, block_tokens_[g].n);
+    blocks += fmt::format("{}group {}: {}", blocks.empty() ? "" : ", ", g, block_tokens_[g].n);
+  }
+  return fmt::format("blocks are {}; a hash unit of {} or a divisor of it fits all", blocks, unit);
+}
+
+std::string Geometry::fitting_scheduler_block() const {
+  std::uint64_t block = options_.hash_unit.n;
+  for (GroupId g = 0; g < groups(); ++g) {
+    const std::uint64_t span = block_tokens_[g].n;
+    block *= span / std::gcd(block, span);
+    if (block >= sizes_end) return "no scheduler block below 2^32 fits all groups";
+  }
+  return fmt::format("a scheduler block of {} or a multiple of it fits all", block);
+}
+
 // Invariants over groups.
 Status Geometry::check_layout() const {
   const std::uint64_t h = options_.hash_unit.n;
@@ -158,18 +181,19 @@ Status Geometry::check_layout() const {
     const GroupSpec& s = options_.groups[g];
     const std::uint64_t block = block_tokens_[g].n;
     if (scheduler % s.tokens_per_block.n != 0)
-      return refuse(fmt::format("{}: the scheduler block {} is not a multiple of its block (R-110)",
-                                describe(g, s), scheduler));
+      return refuse(
+          fmt::format("{}: the scheduler block {} is not a multiple of its block; {} (R-110)",
+                      describe(g, s), scheduler, fitting_scheduler_block()));
     if (!s.cacheable) continue;
     if (block % h != 0)
-      return refuse(
-          fmt::format("{}: its block of {} tokens is not a multiple of the hash unit {} (R-109)",
-                      describe(g, s), block, h));
+      return refuse(fmt::format(
+          "{}: its block of {} tokens is not a multiple of the hash unit {}; {} (R-109)",
+          describe(g, s), block, h, fitting_hash_unit()));
     if (scheduler % block != 0)
       return refuse(fmt::format(
           "{}: the scheduler block {} is not a multiple of its {} tokens over {} context "
-          "parallel ranks (R-109)",
-          describe(g, s), scheduler, block, options_.context_parallel));
+          "parallel ranks; {} (R-109)",
+          describe(g, s), scheduler, block, options_.context_parallel, fitting_scheduler_block()));
     windows_or_states = windows_or_states || s.kind == GroupKind::sliding || s.state;
     if (s.kind == GroupKind::chunked && drops(g))
       return {Code::unsupported,

@@ -168,6 +168,8 @@ class Geometry {
   explicit Geometry(GeometryOptions options) : options_(std::move(options)) {}
   Status check_sizes();
   Status check_group(GroupId g) const;
+  [[nodiscard]] std::string fitting_hash_unit() const;
+  [[nodiscard]] std::string fitting_scheduler_block() const;
   Status check_layout() const;
   void decide_drafts();
   void decide_fine();

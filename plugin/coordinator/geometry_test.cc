@@ -52,6 +52,23 @@ BOOST_AUTO_TEST_CASE(a_block_that_is_not_a_multiple_of_the_hash_unit_is_refused_
                      {"group 1", "sliding", "8 tokens", "32"}));  // V34, K7-61
 }
 
+BOOST_AUTO_TEST_CASE(sizes_that_do_not_fit_are_refused_naming_what_would) {
+  // Field report 118: "all groups must have the same block size", and no way out.
+  BOOST_TEST(refused({{fa(32), fa(24)}, 32, 96},
+                     {"group 1", "24 tokens", "hash unit 32", "group 0: 32, group 1: 24",
+                      "a hash unit of 8 or a divisor"}));
+  BOOST_TEST(refused({{fa(16), fa(24)}, 8, 32},
+                     {"group 1", "24 tokens", "scheduler block 32", "a scheduler block of 48"}));
+  BOOST_TEST(refused({{fa(16), mb(16)}, 16, 16, 3},
+                     {"group 0", "48 tokens over 3", "a scheduler block of 48"}));
+  BOOST_TEST(refused({{fa((1U << 31) - 1), fa(1U << 30)}, 1, 1U << 30},
+                     {"group 0", "no scheduler block below 2^32"}));
+  // What is named is taken.
+  BOOST_TEST(try_make({{fa(32), fa(24)}, 8, 96}).ok());
+  BOOST_TEST(try_make({{fa(16), fa(24)}, 8, 48}).ok());
+  BOOST_TEST(try_make({{fa(16), mb(16)}, 16, 48, 3}).ok());
+}
+
 BOOST_AUTO_TEST_CASE(bad_sizes_are_refused_naming_group_and_numbers) {
   BOOST_TEST(refused({{}, 16, 16}, {"0 groups", "64"}));
   BOOST_TEST(refused({std::vector<GroupSpec>(65, fa(16)), 16, 16}, {"65 groups"}));
