@@ -7,7 +7,9 @@
 #include <set>
 
 #include "plugin/coordinator/block_pool.h"
+#include "plugin/coordinator/chain_book.h"
 #include "plugin/coordinator/lookup.h"
+#include "plugin/coordinator/slabs.h"
 #include "plugin/coordinator/test_support.h"
 #include "plugin/tests/seed.h"
 
@@ -333,6 +335,28 @@ BOOST_AUTO_TEST_CASE(a_pool_without_holes_answers_a_long_prompt_with_few_probes)
   pool.count(hit.cost);
   BOOST_TEST(pool.counters().bisections == 1u);
   BOOST_TEST(pool.counters().linear_walks == 0u);
+}
+
+// Two nodes an entry: its own, and the hole before it.
+BOOST_AUTO_TEST_CASE(a_book_without_bounds_grows_past_a_slab_and_counts_its_holes) {
+  ChainBook book = std::move(ChainBook::make(8, ChainSpec{0, {block_tokens}}, 0)).value();
+  constexpr std::uint32_t entries = 40'000;
+  static_assert(2 * entries > Slabs::per_slab);
+  std::uint64_t bytes = 0;
+  for (std::uint32_t i = 0; i < entries; ++i) {
+    const std::uint64_t key = 2 * std::uint64_t{i} + 1;
+    const std::uint64_t parent = key + 1;
+    const auto bytes_of = [](const std::uint64_t& k) {
+      return reinterpret_cast<const std::byte*>(&k);
+    };
+    BOOST_REQUIRE(book.make_room(std::uint64_t{i} + 1));
+    if (i == 0) bytes = book.bytes();
+    book.added(i, bytes_of(key), 2 * block_tokens, bytes_of(parent), ChainBook::no_entry);
+    if (i == 0) BOOST_TEST(book.bytes() > bytes + 2 * 2 * sizeof(std::uint32_t));
+  }
+  BOOST_TEST(book.holes() == entries);
+  BOOST_TEST(book.nodes_in_use() == 2 * std::uint64_t{entries});
+  BOOST_TEST(book.verify_holes().ok());
 }
 
 BOOST_AUTO_TEST_SUITE_END()
