@@ -53,11 +53,7 @@ class alignas(64) Snapshot {
   void expect_replace() const { prefetch_write(&sequence_); }
 
   // A publish will come soon: its memory is fetched beside other work.
-  void expect_publish() const {
-    constexpr std::size_t line = 64;
-    for (std::size_t at = 0; at < sizeof words_; at += line)
-      prefetch_write(reinterpret_cast<const std::byte*>(words_.data()) + at);
-  }
+  void expect_publish() const { prefetch_write_all(this, sizeof *this); }
 
   [[nodiscard]] T read() const {
     // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): the loop writes all of it

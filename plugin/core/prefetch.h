@@ -1,5 +1,7 @@
 // Fetching memory that will be used soon.
 #pragma once
+#include <cstddef>
+#include <cstdint>
 
 namespace kvc {
 
@@ -14,6 +16,15 @@ namespace kvc {
 [[gnu::always_inline]] inline void prefetch_write(const void* at) {
   __builtin_prefetch(at, 1);
   asm volatile("" : : "r"(at));
+}
+
+// All of an object.
+inline void prefetch_write_all(const void* first, std::size_t bytes) {
+  constexpr std::size_t line = 64;
+  const auto at = reinterpret_cast<std::uintptr_t>(first);
+  for (std::uintptr_t p = at / line * line; p < at + bytes; p += line) {
+    prefetch_write(reinterpret_cast<const void*>(p));
+  }
 }
 
 }  // namespace kvc

@@ -105,6 +105,12 @@ void SimpleCpuScheduler::note_gates() {
   }
 }
 
+void SimpleCpuScheduler::expect_publish() const {
+  prefetch_write_all(&core_.ledger, sizeof core_.ledger);
+  prefetch_write_all(&core_.counters, sizeof core_.counters);
+  numbers_.expect_publish();
+}
+
 void SimpleCpuScheduler::publish() {
   core_.ledger.check_balanced();
   for (const RequestIndex index : core_.dirty) {
@@ -265,7 +271,7 @@ Status SimpleCpuScheduler::request_extend(RequestId request, std::uint64_t first
 }
 
 Result<LookupAnswer> SimpleCpuScheduler::lookup(const LookupQuery& query) {
-  numbers_.expect_publish();
+  expect_publish();
   return done(lookups_.lookup(query));
 }
 
@@ -275,19 +281,23 @@ Status SimpleCpuScheduler::lookup_cancel(RequestId request) {
 
 Result<AllocResult> SimpleCpuScheduler::alloc_update(RequestId request, Tokens accepted,
                                                      std::span<const TableView> tables) {
+  expect_publish();
   return done(loads_.alloc_update(request, accepted, tables));
 }
 
 Result<PlanResult> SimpleCpuScheduler::build_store_jobs(const StepRecord& step) {
+  expect_publish();
   return done(plans_.build(step));
 }
 
 Result<CompleteResult> SimpleCpuScheduler::complete(
     std::span<const std::span<const std::uint8_t>> reports) {
+  expect_publish();
   return done(Result<CompleteResult>(completions_.complete(reports)));
 }
 
 Result<EndResult> SimpleCpuScheduler::request_end(const RequestEnd& end) {
+  expect_publish();
   return done(finishes_.request_end(end));
 }
 

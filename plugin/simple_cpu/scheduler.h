@@ -63,6 +63,8 @@ class SimpleCpuScheduler final : public SchedulerRole {
     return result;
   }
   void publish();
+  // A call ends soon: what publish reads and writes is fetched beside the call's own work.
+  void expect_publish() const;
   void note_gates();
   void reserve();
   [[nodiscard]] std::uint64_t runs_expected(std::uint64_t pages) const;

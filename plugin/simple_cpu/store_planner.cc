@@ -321,23 +321,18 @@ void StorePlanner::offer_step(RequestIndex index, StoreSelection& selection) {
 void StorePlanner::expect_step(RequestIndex index, Tokens confirmed, std::size_t calls_left) const {
   const Request& r = core_.requests[index];
   if (!writes(r) || confirmed < r.next_due) return;
-  const auto fetch = [](const void* first, std::size_t bytes) {
-    constexpr std::size_t line = 64;
-    for (std::size_t at = 0; at < bytes; at += line) {
-      prefetch_write(static_cast<const std::byte*>(first) + at);
-    }
-  };
   if (calls_left == 3) {
-    fetch(&r, sizeof r);
+    prefetch_write_all(&r, sizeof r);
     return core_.explain.expect_put(r.explain_ticket);
   }
   const KeyView keys = core_.requests.keys(r);
   for (const GroupId g : order_) {
     const GroupProgress& p = r.groups[g];
     if (calls_left == 2) {
-      fetch(&p, sizeof p);
+      prefetch_write_all(&p, sizeof p);
       const std::size_t at = std::min(p.cursor, keys.count) * core_.limits.key_bytes;
-      fetch(r.keys.data() + (at == 0 ? 0 : at - 1), core_.limits.key_bytes);
+      prefetch(r.keys.data() + (at == 0 ? 0 : at - 1));
+      prefetch(r.keys.data() + at);
     } else if (p.cursor < keyed(r, g)) {
       if (p.cursor > 0) expect_position(index, g, p.cursor - 1);
       expect_position(index, g, p.cursor);

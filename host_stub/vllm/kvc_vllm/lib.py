@@ -87,14 +87,14 @@ def list_of(items: Any) -> Any:
 # All of the process's memory, as bytes and as words: a list of the library is a slice of it, read
 # where it lies. Making such a view reads nothing.
 _BYTES = memoryview((ctypes.c_uint8 * (1 << 62)).from_address(0)).cast("B")
-_WORDS = _BYTES.cast("q")
+WORDS = _BYTES.cast("q")
 
 
 def words_of(data: int, count: int, stride: int) -> memoryview:
     """The elements of a kvc_list as 64-bit words, stride // 8 of them an element. They are not
     copied: good for as long as the list is."""
     at = data >> 3 if count else 0
-    return _WORDS[at : at + (count * stride >> 3)]
+    return WORDS[at : at + (count * stride >> 3)]
 
 
 def rows_of(data: int, count: int, stride: int) -> list[memoryview]:

@@ -54,9 +54,8 @@ class KvcScheduler:
         self._unplanned: dict[int, str] = {}  # loads in no plan yet
         self._closed = self._begun = self._steps = 0
         self._stable = [g for g in range(self.layout.count) if self.layout.stable[g]]
-        for name in ("request", "extend", "handoff", "lookup_in", "lookup_out", "alloc_in",
-                     "alloc_out", "plan", "step", "bytes", "complete_out", "end_in", "end_out",
-                     "pending"):
+        for name in ("request extend handoff lookup_in lookup_out alloc_in alloc_out plan step bytes "
+                     "complete_out end_in end_out pending").split():
             setattr(self, "_" + name, lib.Record(name))
         self.handle.broke, bind = self._give_up, self.handle.bind
         self._new = bind("request_begin", self._request, mild=(lib.E_FULL,))
@@ -342,10 +341,11 @@ class KvcScheduler:
     def _complete(self, report: bytes) -> None:
         """Drops the references of jobs that ended, deepest positions first as they were told."""
         self._bytes.texts[0], self._bytes.words[1] = report, len(report)
-        out, held = self._complete_out.words, self.held
-        if not self.gone and self._ended() >= 0 and out[2]:
-            for job in lib.words_of(out[1], out[2], out[3])[1 :: out[3] >> 3]:
-                if job in held:
+        if not self.gone and self._ended() >= 0:
+            out, held = self._complete_out.words, self.held
+            first, width = (out[1] >> 3) + 1, out[3] >> 3  # of a job's id; no slice: mostly it is one
+            for at in range(first, first + out[2] * width, width or 1):
+                if (job := lib.WORDS[at]) in held:
                     self._pool.free_blocks(held.pop(job))
                 self.loads.pop(job, None)
 
