@@ -34,8 +34,8 @@ class Live:
         self.tables: list[array.array | None] = [None] * groups
         self.told = [0] * groups  # entries that the library has as they are
         self.nulled = [0] * groups  # leading entries that are null for good
-        self.scheduled = False  # in this admission
-        self.resumed = 0  # STEP_RESUMED: preempted since the last record
+        # In this admission; STEP_RESUMED: preempted since the last record.
+        self.scheduled, self.resumed = False, 0
 
 
 class KvcScheduler:
@@ -54,8 +54,9 @@ class KvcScheduler:
         self._unplanned: dict[int, str] = {}  # loads in no plan yet
         self._closed = self._begun = self._steps = 0
         self._stable = [g for g in range(self.layout.count) if self.layout.stable[g]]
-        for name in ("request extend handoff lookup_in lookup_out alloc_in alloc_out plan step bytes "
-                     "complete_out end_in end_out pending").split():
+        for name in ("request", "extend", "handoff", "lookup_in", "lookup_out", "alloc_in",
+                     "alloc_out", "plan", "step", "bytes", "complete_out", "end_in", "end_out",
+                     "pending"):
             setattr(self, "_" + name, lib.Record(name))
         self.handle.broke, bind = self._give_up, self.handle.bind
         self._new = bind("request_begin", self._request, mild=(lib.E_FULL,))
@@ -322,8 +323,8 @@ class KvcScheduler:
     def update_connector_output(self, connector_output: Any) -> None:
         meta = connector_output.kv_connector_worker_meta
         if meta is not None:
-            self._closed += len(meta.failures)
             for why in meta.failures:
+                self._closed += 1
                 self._give_up(why)
             for report in meta.reports:
                 self._complete(report)
@@ -333,17 +334,17 @@ class KvcScheduler:
                 if name in over and job not in self.held and (
                         name not in self.live or self.live[name].job == job):
                     self._hold(job, [i for i in reversed(ids) if i])
-        if self._closed >= self.layout.ranks:
+        if self._closed and self._closed >= self.layout.ranks:
             self.loads.clear()
             while self.held:
                 self._pool.free_blocks(self.held.popitem()[1])
 
     def _complete(self, report: bytes) -> None:
         """Drops the references of jobs that ended, deepest positions first as they were told."""
-        self._bytes.texts[0], self._bytes.words[1] = report, len(report)
+        (given := self._bytes).texts[0], given.words[1] = report, len(report)
         if not self.gone and self._ended() >= 0:
             out, held = self._complete_out.words, self.held
-            first, width = (out[1] >> 3) + 1, out[3] >> 3  # of a job's id; no slice: mostly it is one
+            first, width = (out[1] >> 3) + 1, out[3] >> 3  # of ids; a slice costs more
             for at in range(first, first + out[2] * width, width or 1):
                 if (job := lib.WORDS[at]) in held:
                     self._pool.free_blocks(held.pop(job))
