@@ -7,7 +7,7 @@ a mutant is not run. What was measured and judged is kept in --out: a run that w
 where it was, and --again judges anew what had survived (after tests were added).
 
 Usage: run_mutants.py --build build/dev --out build/mutants [--count N] [--seed S] [--jobs N]
-                      [--again] [--only 1,2,...]
+                      [--built] [--again] [--only 1,2,...]
 Exit: 0 if at least 95 % of the mutants that are not known as equivalent are killed, else 1.
 """
 
@@ -175,11 +175,13 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=240)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--built", action="store_true", help="as built by an earlier run")
     parser.add_argument("--again", action="store_true", help="judge anew what had survived")
     parser.add_argument("--only", default="", help="numbers of mutants, by commas")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
-    build(given)
+    if not given.built:
+        build(given)
     tests = tests_of(given)
     mutants = json.loads((given.out / "mutants.json").read_text())["mutants"]
     if given.only:
