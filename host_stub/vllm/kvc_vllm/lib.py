@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 NO_LIMIT = (1 << 64) - 1
-MINOR, OK, MORE = 0, 0, 1  # set again from the header, as all constants: lib.E_ARG is KVC_E_ARG
+# Set again from the header, as all constants: lib.E_ARG is KVC_E_ARG.
+MINOR, OK, MORE, CAP_EVENTS, CAP_STEPPED = 0, 0, 1, 0, 0
 # Struct name without "kvc_" -> ctypes class; slot of kvc_plugin_api -> result and arguments.
 TYPES: dict[str, Any] = {
     "uint8_t": ctypes.c_uint8, "uint32_t": ctypes.c_uint32, "int32_t": ctypes.c_int32,
@@ -167,23 +168,35 @@ def rank_infos(ranks: list[tuple[int, int, int, bytes, bytes]]) -> Any:
     return (TYPES["rank_info"] * len(out))(*out)
 
 
+# Slots that a library may lack, and the capability that promises each.
+OPTIONAL = {"take_events": CAP_EVENTS, "pump_scheduler": CAP_STEPPED, "pump_rank": CAP_STEPPED}
+
+
 class Library:
-    """A loaded kvc library: every slot as a callable attribute. Threads: any."""
+    """A loaded kvc library: every slot as a callable attribute, None where one of OPTIONAL is not
+    there. What KVC-L-001 to KVC-L-006 demand is checked here, not at the first call that fails.
+    Threads: any."""
 
     def __init__(self, path: str) -> None:
         self.path = path
-        try:
+        try:  # ValueError: a path, or the loader's words of it, that are no text
             entry = ctypes.CDLL(path).kvc_plugin_entry_v1
-        except (OSError, AttributeError) as e:
+        except (OSError, AttributeError, ValueError) as e:
             raise KvcError(f"kvc library {path}: {e}") from e
         entry.argtypes, entry.restype = (ctypes.c_uint32, ctypes.c_void_p), ctypes.c_int32
         api = make("plugin_api")
         status = entry(MINOR, ctypes.addressof(api))
-        if status < 0:
+        if status != OK:
             raise KvcError(f"kvc library {path}: kvc_plugin_entry_v1 answered {status}")
+        if api.struct_size > ctypes.sizeof(api):
+            raise KvcError(f"kvc library {path}: it filled {api.struct_size} bytes of a table of "
+                           f"{ctypes.sizeof(api)}")
         for name, signature in SLOTS.items():
             at = getattr(type(api), name).offset
             address = getattr(api, name) if at + 8 <= api.struct_size else None
+            if not address and (name not in OPTIONAL or api.caps & OPTIONAL[name]):
+                raise KvcError(f"kvc library {path}: its table of {api.struct_size} bytes has no "
+                               f"{name}")
             setattr(self, name, ctypes.CFUNCTYPE(*signature)(address) if address else None)
 
 

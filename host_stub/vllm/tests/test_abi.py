@@ -83,6 +83,46 @@ def test_a_library_that_is_no_kvc_library_is_named() -> None:
         lib.Library("libm.so.6")
 
 
+def test_the_slots_that_may_be_missing_are_those_of_the_call_list() -> None:
+    calls = (ROOT / "abi/include/kvc/kvc_calls.def").read_text()
+    optional = re.findall(r"^KVC_SLOT\((\w+),.*, opt, KVC_(\w+)\)", calls, re.M)
+    assert {n: getattr(lib, cap) for n, cap in optional} == lib.OPTIONAL
+
+
+def test_a_path_that_is_no_text_is_an_error_of_the_library() -> None:
+    for path in ("a\0b", "/nowhere/\udcff.so"):
+        with pytest.raises(lib.KvcError, match="kvc library"):
+            lib.Library(path)
+
+
+LACKING = {  # what an entry with its table in `t` does wrong -> how it is refused
+    "t[0] = 1 << 12;": "it filled 4096 bytes of a table of",
+    "((void **)t)[5] = 0;": "has no",
+    "t[0] -= 8;": "has no",
+    "*(uint64_t *)(t + 2) |= 1u << 3;": "has no take_events",
+    "return 1;": "answered 1",
+    "return -127;": "answered -127",
+}
+
+
+@pytest.mark.parametrize("wrong", LACKING)
+def test_a_library_that_may_not_be_loaded_is_refused(tmp_path: Path, wrong: str) -> None:
+    source, built = tmp_path / "lacking.c", tmp_path / "lacking.so"
+    optional = "".join(f"out->{name} = 0;" for name in lib.OPTIONAL)
+    source.write_text(
+        "#include <kvc/kvc.h>\n#include <string.h>\nstatic void any(void) {}\n"
+        "kvc_status kvc_plugin_entry_v1(uint32_t minor, kvc_plugin_api *out) {\n"
+        "  kvc_plugin_api a = {0}; void (*f)(void) = any; (void)minor;\n"
+        "  for (char *p = (char *)&a.describe; p < (char *)(&a + 1); p += sizeof f)"
+        " memcpy(p, &f, sizeof f);\n"
+        f"  *out = a; out->struct_size = sizeof a; {optional}\n"
+        f"  uint32_t *t = (uint32_t *)out; (void)t; {wrong}\n  return KVC_OK;\n}}\n")
+    subprocess.run(["gcc", "-shared", "-fPIC", f"-I{ROOT}/abi/include", str(source), "-o",
+                    str(built)], check=True)
+    with pytest.raises(lib.KvcError, match=LACKING[wrong]):
+        lib.Library(str(built))
+
+
 def test_a_refused_open_carries_the_text_of_the_library(library: str) -> None:
     opened = lib.make("open", hash_unit_tokens=16)
     refusal = r"open_scheduler answered -1: .*scheduler_block_tokens is 0"
