@@ -124,6 +124,8 @@ class KvcScheduler:
         return st
 
     def _more_keys(self, st: Live) -> None:
+        if self.gone:
+            return
         hashes, first = st.request.block_hashes, st.keys
         st.keys = len(hashes)
         self._extend.put(0, st.id, first, 0, st.keys - first)
@@ -142,6 +144,8 @@ class KvcScheduler:
         st = self.live.get(request.request_id) or self._begin(request)
         if st.keys != len(request.block_hashes):
             self._more_keys(st)
+        if self.gone:  # since one of these
+            return 0, False
         words = self._lookup_in.words
         words[1], words[2], words[3] = st.id, request.num_tokens, num_computed_tokens
         status = self._look()
@@ -297,7 +301,7 @@ class KvcScheduler:
                 if name in self.live for entry in entries)
         words[8] = len(handoffs) // self._handoff.size
         words[1] = self._steps = self._steps + 1
-        if self._plan_of() < 0:
+        if self.gone or self._plan_of() < 0:  # gone: since more keys were told of
             return self._last_words()
         failed, self._failed, loads = self._failed, [], {}
         plan = self._plan.words

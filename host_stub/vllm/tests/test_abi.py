@@ -5,6 +5,7 @@ import ctypes
 import re
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -158,6 +159,33 @@ def test_lazy_mode_is_refused_when_the_ranks_are_known(library: str, mode: str) 
         adapter.set_xfer_handshake_metadata_pp_aware({0: KvcHandshake(lib.rank_info(info))})
     for handle in (scheduler, rank):
         handle.close()
+
+
+def test_nothing_is_called_after_a_call_that_broke() -> None:
+    adapter, calls = KvcScheduler.__new__(KvcScheduler), []  # all that the calls look at
+
+    def broken() -> int:
+        calls.append("one")
+        adapter._give_up("it broke")
+        return lib.E_INTERNAL
+
+    adapter.live, adapter.gone, adapter._begun, adapter._steps = {}, "", 0, 0
+    adapter._failed, adapter._unplanned = [], {}
+    adapter.layout = SimpleNamespace(count=1, unit=16, max_running=4)
+    adapter.events = SimpleNamespace(began=lambda number, request: None)
+    for name in ("request", "extend", "lookup_in", "lookup_out", "handoff", "step", "plan"):
+        setattr(adapter, "_" + name, lib.Record(name))
+    adapter._new = adapter._more = adapter._look = adapter._plan_of = broken
+    request = SimpleNamespace(
+        request_id="a", block_hashes=[b"k" * 32] * 2, num_prompt_tokens=16, num_tokens=32,
+        resumable=False, skip_reading_prefix_cache=False)
+    assert adapter.get_num_new_matched_tokens(request, 0) == (0, False)  # begin, no lookup
+    assert calls == ["one"]
+    adapter.gone, st = "", adapter.live["a"]
+    adapter._scheduled = lambda output: [adapter._more_keys(st) for _ in range(2)] and 0
+    output = SimpleNamespace(kv_connector_block_state=None, preempted_req_ids=None)
+    assert adapter.build_connector_meta(output).close == "it broke"  # extend once, no plan
+    assert calls == ["one"] * 2
 
 
 def test_an_empty_list_may_have_no_stride() -> None:
