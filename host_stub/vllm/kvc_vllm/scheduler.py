@@ -151,6 +151,10 @@ class KvcScheduler:
         status = self._look()
         if status == 0:
             tokens = self._lookup_out.words[1]
+            if tokens and num_computed_tokens + tokens > request.num_tokens:
+                self._give_up(f"lookup offers {tokens} tokens behind {num_computed_tokens} of a "
+                              f"request of {request.num_tokens}")
+                tokens = 0
             return tokens, tokens > 0
         # E_STATE: the end of its last load is on its way
         return (None if status in (lib.LATER, lib.E_STATE) else 0), False
@@ -307,7 +311,8 @@ class KvcScheduler:
         plan = self._plan.words
         for job in lib.rows_of(plan[2], plan[3], plan[4]):
             if job[0] >> 32 == lib.JOB_LOAD:
-                loads[job[1]] = self._unplanned.pop(job[1])
+                if (name := self._unplanned.pop(job[1], None)) is not None:
+                    loads[job[1]] = name  # else: nobody asked for it
             elif job[4]:
                 self._hold(job[1], lib.block_ids(job[3], job[4], job[5]))
         return KvcMetadata(lib.bytes_at(plan[5], plan[6]), loads, failed)

@@ -1,17 +1,19 @@
 """The structs of kvc_vllm.lib against kvc.h, by what a C compiler says of it."""
 
+import array
 import contextlib
 import ctypes
 import re
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from kvc_vllm import layout, lib
 from kvc_vllm.scheduler import KvcScheduler
-from kvc_vllm.worker import KvcHandshake
+from kvc_vllm.worker import KvcHandshake, KvcWorker
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -161,31 +163,63 @@ def test_lazy_mode_is_refused_when_the_ranks_are_known(library: str, mode: str) 
         handle.close()
 
 
-def test_nothing_is_called_after_a_call_that_broke() -> None:
-    adapter, calls = KvcScheduler.__new__(KvcScheduler), []  # all that the calls look at
+@pytest.fixture
+def adapter() -> Any:
+    """What the calls of a scheduler look at, over no library; request: one of 32 tokens."""
+    made = KvcScheduler.__new__(KvcScheduler)
+    made.live, made.gone, made._begun, made._steps = {}, "", 0, 0
+    made._failed, made._unplanned = [], {}
+    made.layout = SimpleNamespace(count=1, unit=16, max_running=4)
+    made.events = SimpleNamespace(began=lambda number, request: None)
+    for name in ("request", "extend", "lookup_in", "lookup_out", "handoff", "step", "plan"):
+        setattr(made, "_" + name, lib.Record(name))
+    made.output = SimpleNamespace(kv_connector_block_state=None, preempted_req_ids=None)
+    made.request = SimpleNamespace(
+        request_id="a", block_hashes=[b"k" * 32] * 2, num_prompt_tokens=32, num_tokens=32,
+        resumable=False, skip_reading_prefix_cache=False)
+    return made
+
+
+def test_nothing_is_called_after_a_call_that_broke(adapter: Any) -> None:
+    calls = []
 
     def broken() -> int:
         calls.append("one")
         adapter._give_up("it broke")
         return lib.E_INTERNAL
 
-    adapter.live, adapter.gone, adapter._begun, adapter._steps = {}, "", 0, 0
-    adapter._failed, adapter._unplanned = [], {}
-    adapter.layout = SimpleNamespace(count=1, unit=16, max_running=4)
-    adapter.events = SimpleNamespace(began=lambda number, request: None)
-    for name in ("request", "extend", "lookup_in", "lookup_out", "handoff", "step", "plan"):
-        setattr(adapter, "_" + name, lib.Record(name))
     adapter._new = adapter._more = adapter._look = adapter._plan_of = broken
-    request = SimpleNamespace(
-        request_id="a", block_hashes=[b"k" * 32] * 2, num_prompt_tokens=16, num_tokens=32,
-        resumable=False, skip_reading_prefix_cache=False)
-    assert adapter.get_num_new_matched_tokens(request, 0) == (0, False)  # begin, no lookup
-    assert calls == ["one"]
+    assert adapter.get_num_new_matched_tokens(adapter.request, 0) == (0, False)
+    assert calls == ["one"]  # begin, and no lookup
     adapter.gone, st = "", adapter.live["a"]
     adapter._scheduled = lambda output: [adapter._more_keys(st) for _ in range(2)] and 0
-    output = SimpleNamespace(kv_connector_block_state=None, preempted_req_ids=None)
-    assert adapter.build_connector_meta(output).close == "it broke"  # extend once, no plan
-    assert calls == ["one"] * 2
+    assert adapter.build_connector_meta(adapter.output).close == "it broke"
+    assert calls == ["one"] * 2  # extend once, and no plan
+
+
+def test_answers_that_nobody_asked_for_are_ignored_or_end_the_connector(adapter: Any) -> None:
+    jobs = (lib.TYPES["plan_job"] * 1)(lib.make("plan_job", kind=lib.JOB_LOAD, job=7))
+    adapter._plan.words[2:5] = memoryview(array.array(
+        "Q", [ctypes.addressof(jobs), 1, ctypes.sizeof(jobs)]))
+    adapter._plan_of = adapter._new = adapter._look = lambda: lib.OK
+    adapter._scheduled = lambda output: 0
+    assert adapter.build_connector_meta(adapter.output).loads == {}
+    assert not adapter.gone
+    for tokens, answer in ((16, (16, True)), (17, (0, False))):
+        adapter._lookup_out.words[1] = tokens
+        assert adapter.get_num_new_matched_tokens(adapter.request, 16) == answer
+    assert "17 tokens behind 16 of a request of 32" in adapter.gone
+
+    worker = KvcWorker.__new__(KvcWorker)
+    worker._gone, worker._jobs, worker._failed = "", {7: "a"}, set()
+    ends = (lib.TYPES["load_done"] * 2)(*(lib.make("load_done", job=j) for j in (8, 7)))
+
+    def progress(slot: str, out: Any) -> int:
+        out._obj.loads = lib.list_of(ends)
+        return lib.OK
+
+    worker._handle = SimpleNamespace(call=progress)
+    assert worker.get_transfer_results(set()).finished_recving == {"a"}
 
 
 def test_an_empty_list_may_have_no_stride() -> None:
