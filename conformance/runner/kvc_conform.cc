@@ -3,14 +3,17 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
+#include <charconv>
 #include <chrono>
 #include <CLI/CLI.hpp>
-#include <fstream>
+#include <cstring>
+#include <limits>
 #include <optional>
 #include <regex>
-#include <sstream>
 #include <thread>
 
+#include "config/parsed.h"
 #include "conformance/runner/run_case.h"
 #include "host_stub/tools/command_line.h"
 #include "host_stub/tools/output_file.h"
@@ -42,12 +45,37 @@ int refuse(const std::string& why) {
   return wrong_input;
 }
 
-std::optional<std::string> text_of_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return std::nullopt;
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
+// As one word for a shell.
+std::string quoted(const std::string& word) {
+  const auto plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           std::strchr("/._-+:=@%,", c) != nullptr;
+  };
+  if (!word.empty() && word.find('\0') == std::string::npos &&
+      std::all_of(word.begin(), word.end(), plain)) {
+    return word;
+  }
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+// A whole number as it stands: CLI11 takes -1 and what is too large for the largest.
+template <class T>
+CLI::Option* add_number(CLI::App& app, const std::string& name, T& to, const std::string& help) {
+  return app
+      .add_option_function<std::string>(
+          name,
+          [name, &to](const std::string& text) {
+            const char* const end = text.data() + text.size();
+            const auto [at, error] = std::from_chars(text.data(), end, to);
+            if (error == std::errc{} && at == end) return;
+            throw CLI::ValidationError(
+                name, fmt::format("\"{}\" is not allowed; a whole number from 0 to {} is", text,
+                                  std::numeric_limits<T>::max()));
+          },
+          help)
+      ->type_name("N");
 }
 
 std::vector<Case> chosen(const std::string& only) {
@@ -65,8 +93,8 @@ std::vector<Case> chosen(const std::string& only) {
 RunOptions options_of(const Arguments& a, const std::string& program) {
   RunOptions o;
   o.path = a.library;
-  o.command = program + " " + a.library;
-  if (!a.config.empty()) o.command += " --connector-config " + a.config;
+  o.command = quoted(program) + " " + quoted(a.library);
+  if (!a.config.empty()) o.command += " --connector-config " + quoted(a.config);
   o.seed = a.seed;
   o.one_seed = a.one_seed;
   o.in_process = a.in_process;
@@ -86,10 +114,10 @@ std::optional<int> parse(Arguments& a, int argc, char** argv) {
   app.add_option("--only", a.only, "run the cases whose id matches this regular expression");
   app.add_flag("--list", a.list, "list the cases and their requirements");
   const CLI::Option* const seed =
-      app.add_option("--seed", a.seed, "random cases run this seed alone");
+      add_number(app, "--seed", a.seed, "random cases run this seed alone");
   app.add_flag("--in-process", a.in_process, "run the cases in this process, for debuggers");
-  app.add_option("--jobs", a.jobs, "cases at a time (default: one per core)");
-  app.add_option("--timeout", a.timeout, "seconds per case (default: the case's own)");
+  add_number(app, "--jobs", a.jobs, "cases at a time (default: one per core)");
+  add_number(app, "--timeout", a.timeout, "seconds per case (default: the case's own)");
   app.add_option("--json", a.json, "write the report, schema kvc.conform/1");
   app.add_option("--junit", a.junit, "write the report as JUnit XML");
   app.allow_extras();
@@ -157,9 +185,9 @@ int main(int argc, char** argv) {
   if (a.library.empty()) return refuse("which connector? kvc-conform LIB.so");
   RunOptions options = options_of(a, argv[0]);
   if (!a.config.empty()) {
-    auto text = text_of_file(a.config);
-    if (!text) return refuse("cannot read " + a.config);
-    options.config_toml = std::move(*text);
+    auto text = kvc::config::read_text_file(a.config);
+    if (!text.ok()) return refuse(text.error().text);
+    options.config_toml = std::move(text.value());
   }
   return run(a, cases, options);
 }

@@ -4,6 +4,7 @@
 #include <boost/test/unit_test.hpp>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -122,6 +123,32 @@ BOOST_AUTO_TEST_CASE(heap_inside_a_hot_call_is_seen_with_its_slot) {
 BOOST_AUTO_TEST_CASE(cases_run_in_this_process_on_request) {
   const Json c = one_case("nameless", "negotiation.the_description_is_static", 1, "--in-process");
   BOOST_TEST(c["rule"] == "KVC-P-023");
+}
+
+BOOST_AUTO_TEST_CASE(numbers_are_taken_as_they_stand) {
+  for (const std::string wrong : {"--seed -1", "--seed 18446744073709551616", "--seed 1x",
+                                  "--jobs 4294967296", "--timeout ''"}) {
+    const Ran ran = run(planted("right") + " --list " + wrong);
+    BOOST_TEST(ran.code == 2, wrong + ": " + ran.out);
+    BOOST_TEST(has(ran.out, "a whole number from 0 to"), ran.out);
+  }
+  for (const std::string right : {"--seed 0", "--seed 18446744073709551615"}) {
+    BOOST_TEST(run(planted("right") + " --list " + right).code == 0, right);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(options_in_a_folder_are_refused) {
+  const Ran ran = run(planted("right") + " --connector-config /tmp");
+  BOOST_TEST(ran.code == 2, ran.out);
+  BOOST_TEST(has(ran.out, "/tmp: cannot be read: Is a directory"), ran.out);
+}
+
+BOOST_AUTO_TEST_CASE(the_command_that_repeats_a_case_is_for_a_shell) {
+  const std::string path = "kvc conform's test.so";
+  std::remove(path.c_str());
+  std::filesystem::copy_file(planted("nameless"), path);
+  const Ran ran = run("\"./" + path + "\" --only '^negotiation.the_description_is_static$'");
+  BOOST_TEST(has(ran.out, " './kvc conform'\\''s test.so' --only "), ran.out);
 }
 
 BOOST_AUTO_TEST_CASE(the_report_follows_its_schema) {
