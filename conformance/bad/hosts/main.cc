@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <exception>
+#include <memory>
 
 #include "conformance/bad/hosts/host.h"
 #include "conformance/validate/validate.h"
@@ -42,18 +42,19 @@ void print_findings() {
 }
 
 int run(void (*spoil)(kvc::bad::Host&)) {
-  kvc::bad::Host host(KVC_LIB_DIR "/libkvc_validate.so");
-  host.next = KVC_LIB_DIR "/libkvc_simple_cpu.so";
-  host.toml = "[host]\nblocks = 64\n";
-  layer = static_cast<const kvc_validate_api*>(
-      host.call.extension(kvc_text_of(KVC_VALIDATE_EXTENSION)));
-  spoil(host);
+  std::unique_ptr<kvc::bad::Host> host;
   try {
-    host.live();
+    host = std::make_unique<kvc::bad::Host>(KVC_LIB_DIR "/libkvc_validate.so");
+    host->next = KVC_LIB_DIR "/libkvc_simple_cpu.so";
+    host->toml = "[host]\nblocks = 64\n";
+    layer = static_cast<const kvc_validate_api*>(
+        host->call.extension(kvc_text_of(KVC_VALIDATE_EXTENSION)));
+    spoil(*host);
+    host->live();
     return 0;
   } catch (const kvc::bad::Refused& refused) {
     std::printf("%s: %d\n", refused.slot.c_str(), refused.status);
-    host.close();
+    if (host != nullptr) host->close();
     return 1;
   }
 }
