@@ -451,8 +451,10 @@ void Replay::open(const RecordedCall& call, bool sched) {
     return wrong(call, "it is open already");
   }
   if (options_.config) in.toml = *options_.config;
-  key_bytes_ = in.key_bytes;
-  groups_ = in.groups.size();
+  if (sched) {  // its calls are those with keys and tables, whatever a rank was opened with
+    key_bytes_ = in.key_bytes;
+    groups_ = in.groups.size();
+  }
   stepped_ = (api_.caps & KVC_CAP_STEPPED) != 0;
   host_.caps = in.host_caps & ~KVC_HOST_STEPPED;
   if (stepped_) host_.caps |= KVC_HOST_STEPPED;

@@ -1,5 +1,6 @@
 // Recordings replayed: the same on the connector that made them, different with another pool, and a
 // text for what is no recording.
+#include <algorithm>
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 
@@ -97,6 +98,40 @@ BOOST_AUTO_TEST_CASE(wrong_input_is_one_line_and_exit_code_2) {
   std::ifstream in(corpus, std::ios::binary);
   std::string bytes(std::istreambuf_iterator<char>(in), {});
   refused({options(bytes.substr(0, bytes.size() / 2)), simple}, "cut off");
+}
+
+// The connector reads as many bytes of keys as the scheduler was opened with.
+BOOST_AUTO_TEST_CASE(a_rank_with_shorter_keys_does_not_shorten_those_of_requests) {
+  const auto connector = host::load_connector(library("kvc_simple_cpu"));
+  const auto whole = Recording::read(corpus);
+  BOOST_REQUIRE((connector.ok() && whole.ok()));
+  const auto& calls = whole.value().calls();
+  const auto opened = std::find_if(calls.begin(), calls.end(), [](const RecordedCall& c) {
+    return c.head.slot == static_cast<std::uint32_t>(Slot::open_scheduler);
+  });
+  BOOST_REQUIRE(opened != calls.end());
+  OpenIn in;
+  std::vector<QueryAnswer> queries;
+  Reader(opened->body)(in, queries);
+  const std::string file = (folder / "short.kvcc").string();
+  {
+    Recorder recorder(file);
+    const auto add = [&](Slot slot, std::uint32_t who, std::uint64_t call, const auto& what) {
+      recorder.add({static_cast<std::uint32_t>(slot), who, call, 0, KVC_OK}, what, {}, Nothing{});
+    };
+    add(Slot::open_scheduler, 0, 1, in);
+    in.rank = 0;
+    in.key_bytes = 8;
+    add(Slot::open_rank, 1, 2, in);
+    add(Slot::request_begin, 0, 3,
+        BeginIn{0, 1, 64, 2, ByteString(16, 'k'), KVC_NO_LIMIT, KVC_NO_LIMIT});
+  }
+  const auto recording = Recording::read(file);
+  BOOST_REQUIRE(recording.ok());
+  Replay run(recording.value(), connector.value().api, {});
+  const auto result = run.run();
+  BOOST_REQUIRE(!result.ok());
+  BOOST_TEST(result.error().text.find("lie in 16 bytes") != std::string::npos, result.error().text);
 }
 
 // Every field is read by somebody who trusts it: none may crash the tool.
