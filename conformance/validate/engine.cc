@@ -1,9 +1,12 @@
 #include "conformance/validate/engine.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 
 #include <fmt/format.h>
 
+#include "conformance/validate/table.h"
 #include "host_stub/loader/loader.h"
 
 namespace kvc::validate {
@@ -30,8 +33,9 @@ void Registry::remove(const void* handle) {
   sides_.erase(handle);
 }
 
-std::shared_ptr<Engine> Registry::engine_for(const kvc_host* self, bool sched, const OpenIn& open,
-                                             const Settings& settings, bool& clash) {
+Result<std::shared_ptr<Engine>> Registry::engine_for(const kvc_host* self, bool sched,
+                                                     const OpenIn& open, const Settings& settings,
+                                                     bool& clash) {
   const std::lock_guard lock(mutex_);
   clash = false;
   std::erase_if(engines_, [](const auto& weak) { return weak.expired(); });
@@ -51,16 +55,24 @@ std::shared_ptr<Engine> Registry::engine_for(const kvc_host* self, bool sched, c
     return engine;
   }
   auto engine = std::make_shared<Engine>();
-  engine->number = ++engines_made_;
+  engine->number = engines_made_ + 1;
   engine->self = self;
   engine->settings = settings;
   const std::string suffix = engine->number == 1 ? "" : fmt::format(".{}", engine->number);
   if (!settings.findings.empty()) {
     engine->findings = std::make_unique<FindingsFile>(settings.findings + suffix);
+    if (!engine->findings->open()) {
+      return Status{Code::arg, fmt::format("cannot write the findings {}: {}",
+                                           settings.findings + suffix, std::strerror(errno))};
+    }
   }
   if (!settings.record.empty()) {
     engine->recorder = std::make_unique<Recorder>(settings.record + suffix);
+    if (std::string why = engine->recorder->problem(); !why.empty()) {
+      return Status{Code::arg, std::move(why)};
+    }
   }
+  ++engines_made_;
   engine->first_open = open;
   engine->open_known = true;
   engine->model.layout = Layout::of(open);
@@ -84,6 +96,9 @@ Result<const kvc_plugin_api*> Registry::next(const std::string& path) {
   }
   auto loaded = host::load_connector(path);
   if (!loaded.ok()) return loaded.error();
+  if (loaded.value().api.open_scheduler == slots::open_scheduler) {
+    return Status{Code::arg, path + " is the layer itself"};
+  }
   const std::lock_guard lock(mutex_);
   auto& slot = next_[path];
   if (slot == nullptr) slot = std::make_unique<kvc_plugin_api>(loaded.value().api);

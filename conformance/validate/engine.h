@@ -101,10 +101,12 @@ class Registry {
   void remove(const void* handle);
   // The engine that this open belongs to: the one with the same self pointer, namespace and
   // connector that has no such role yet, or a new one. `clash`: the role is open there already.
-  std::shared_ptr<Engine> engine_for(const kvc_host* self, bool sched, const OpenIn& open,
-                                     const Settings& settings, bool& clash);
+  // Errors: arg, naming the file of findings or the recording that cannot be written.
+  Result<std::shared_ptr<Engine>> engine_for(const kvc_host* self, bool sched, const OpenIn& open,
+                                             const Settings& settings, bool& clash);
   HostTable* keep(std::unique_ptr<HostTable> table);
-  // The table of the library at `path`, checked; it stays loaded.
+  // The table of the library at `path`, checked; it stays loaded. Errors: arg, unsupported: what is
+  // wrong with it; the layer itself, over which every call would come back here.
   Result<const kvc_plugin_api*> next(const std::string& path);
   // A table of another origin under that name, for programs that bring their connector with them.
   void use(const std::string& name, const kvc_plugin_api& api);

@@ -82,25 +82,41 @@ const void* extension(kvc_bytes id) noexcept {
 }
 
 }  // namespace slots
-}  // namespace kvc::validate
+namespace {
 
-extern "C" KVC_EXPORT kvc_status kvc_plugin_entry_v1(std::uint32_t host_minor,
-                                                     kvc_plugin_api* out) noexcept {
-  static_cast<void>(host_minor);
+// The entry: the layer's slots, with the capabilities of the connector behind it.
+kvc_status fill_table(kvc_plugin_api* out) {
   kvc_plugin_api mine{};
   mine.struct_size = sizeof mine;
   mine.abi_minor = KVC_MINOR;
-  mine.caps = kvc::validate::all_caps;
-#define KVC_SLOT(slot, handle, role, attributes, minor, need, capability) \
-  mine.slot = kvc::validate::slots::slot;
+  mine.caps = all_caps;
+#define KVC_SLOT(slot, handle, role, attributes, minor, need, capability) mine.slot = slots::slot;
 #include <kvc/kvc_calls.def>
   std::string why;
-  if (const kvc_plugin_api* const next = kvc::validate::named_next(&why); next != nullptr) {
+  if (const kvc_plugin_api* const next = named_next(&why); next != nullptr) {
     // A bit of a newer minor names a slot that this table does not have.
-    mine.caps = next->caps & kvc::validate::all_caps;
+    mine.caps = next->caps & all_caps;
   } else if (!why.empty()) {
     std::fprintf(stderr, "kvc_validate: KVC_LAYER_NEXT: %s\n", why.c_str());
     return KVC_E_ARG;
   }
   return kvc_write(out, &mine, sizeof mine, offsetof(kvc_plugin_api, describe));
+}
+
+}  // namespace
+}  // namespace kvc::validate
+
+extern "C" KVC_EXPORT kvc_status kvc_plugin_entry_v1(std::uint32_t host_minor,
+                                                     kvc_plugin_api* out) noexcept {
+  static_cast<void>(host_minor);
+  // KVC_LAYER_NEXT may name the layer, whose entry looks at KVC_LAYER_NEXT.
+  thread_local bool inside = false;
+  if (inside) {
+    std::fprintf(stderr, "kvc_validate: KVC_LAYER_NEXT leads back to the layer\n");
+    return KVC_E_ARG;
+  }
+  inside = true;
+  const kvc_status status = kvc::validate::fill_table(out);
+  inside = false;
+  return status;
 }

@@ -145,8 +145,52 @@ BOOST_AUTO_TEST_CASE(a_layer_that_is_told_no_connector_or_a_wrong_one_refuses_wi
   refused("[layer]\nnext = \"/nowhere/lib.so\"\n", "/nowhere/lib.so");
   refused("[layer]\nnxt = \"a\"\n", "nxt");
   refused("layer.next = \"a.so\"\n", "[layer]");
+  const std::string next = "[layer]\nnext = \"" + library("kvc_simple_cpu") + "\"\n";
+  refused(next + "findings = \"/nowhere/f\"\n", "/nowhere/f: No such file");
+  refused(next + "record = \"/nowhere/r\"\n", "/nowhere/r: No such file");
   const Environment set("/nowhere/lib.so", "", false);
   refused("", "/nowhere/lib.so");
+}
+
+BOOST_AUTO_TEST_CASE(a_layer_over_itself_is_refused_with_a_text) {
+  const std::string layer = library("kvc_validate");
+  {
+    const Environment set(layer, "", false);
+    const Outcome out = run_program(arguments({"llama", {}, ""}, layer));
+    BOOST_TEST(out.code == 2);
+    BOOST_TEST(out.err.find("leads back to the layer") != std::string::npos, out.err);
+  }
+  // kvc-run checks the options of simple_cpu itself, and there is no [layer] in them.
+  const Environment set(library("kvc_minimal_connector"), "", false);
+  const std::string options = "[layer]\nnext = \"" + layer + "\"\n";
+  const Outcome out = run_program(arguments({"llama", {}, options.c_str()}, layer));
+  BOOST_TEST(out.code == 2);
+  BOOST_TEST(out.err.find("is the layer itself") != std::string::npos, out.err);
+}
+
+BOOST_AUTO_TEST_CASE(a_copy_of_the_layer_stands_over_another) {
+  const auto copy = folder / "copy.so";
+  boost::filesystem::copy_file(library("kvc_validate"), copy);
+  const Environment set(library("kvc_minimal_connector"), "", false);
+  const std::string options = "[layer]\nnext = \"" + copy.string() + "\"\n";
+  const json report = run(arguments({"llama", {}, options.c_str()}, library("kvc_validate")));
+  BOOST_TEST(report["connector"]["name"] != "kvc_validate");
+  BOOST_TEST(report["leaks"].size() > 0U);
+}
+
+BOOST_AUTO_TEST_CASE(options_may_begin_with_the_mark_of_utf_8) {
+  const std::string options = "\xEF\xBB\xBF[layer]\nnext = \"" + library("kvc_simple_cpu") + "\"\n";
+  run(arguments({"llama", {}, options.c_str()}, library("kvc_validate")));
+}
+
+BOOST_AUTO_TEST_CASE(a_recording_that_is_lost_is_told_of) {
+  const std::string options =
+      "[layer]\nnext = \"" + library("kvc_simple_cpu") + "\"\nrecord = \"/dev/full\"\n";
+  const Outcome out =
+      run_program(arguments({"llama", {}, options.c_str()}, library("kvc_validate")));
+  BOOST_TEST(out.code == 0);
+  BOOST_TEST(out.err.find("the recording is lost: cannot write /dev/full") != std::string::npos,
+             out.err);
 }
 
 // KVC-H-008.

@@ -51,7 +51,10 @@ Status prepare(Opening& o, bool sched, const kvc_host_api* host, const kvc_open*
   kvc_host_api h{};
   const bool host_ok = KVC_READ(kvc_host_api, &h, host) == KVC_OK;
   Registry& registry = Registry::of_process();
-  o.engine = registry.engine_for(host_ok ? h.self : nullptr, sched, o.in, o.text.settings, o.clash);
+  auto engine =
+      registry.engine_for(host_ok ? h.self : nullptr, sched, o.in, o.text.settings, o.clash);
+  if (!engine.ok()) return engine.error();
+  o.engine = std::move(engine).value();
   if (host_ok) o.host = registry.keep(std::make_unique<HostTable>(h, o.engine));
   return {};
 }

@@ -48,6 +48,11 @@ Recorder::Recorder(const std::string& path) : path_(path), file_(std::fopen(path
   buffer_ = std::move(header);
 }
 
+Recorder::~Recorder() {
+  close();
+  if (lost_) std::fprintf(stderr, "kvc_validate: the recording is lost: %s\n", problem_.c_str());
+}
+
 std::string Recorder::problem() const {
   const std::lock_guard lock(mutex_);
   return problem_;
@@ -67,6 +72,7 @@ void Recorder::append(const std::string& payload) {
 void Recorder::flush() {
   if (std::fwrite(buffer_.data(), 1, buffer_.size(), file_) != buffer_.size()) {
     problem_ = fmt::format("cannot write {}: {}", path_, std::strerror(errno));
+    lost_ = true;
     std::fclose(file_);
     file_ = nullptr;
   }
@@ -82,6 +88,7 @@ void Recorder::close() {
   if (file_ == nullptr) return;
   if (std::fclose(file_) != 0) {
     problem_ = fmt::format("cannot write {}: {}", path_, std::strerror(errno));
+    lost_ = true;
   }
   file_ = nullptr;
 }
@@ -95,10 +102,14 @@ Result<Recording> Recording::read(const std::string& path) {
   char piece[1U << 16U];
   for (std::size_t n = 0; (n = std::fread(piece, 1, sizeof piece, file)) != 0;) {
     bytes.append(piece, n);
-    if (bytes.size() > file_bytes_max) break;
+    // Not a recording at all: no need to read gigabytes of it.
+    if (!bytes.starts_with(recording_magic) || bytes.size() > file_bytes_max) break;
   }
   const bool failed = std::ferror(file) != 0;
   std::fclose(file);
+  if (bytes.size() > file_bytes_max && bytes.starts_with(recording_magic)) {
+    return Status{Code::arg, fmt::format("{}: larger than {} bytes", path, file_bytes_max)};
+  }
   if (failed)
     return Status{Code::arg, fmt::format("cannot read {}: {}", path, std::strerror(errno))};
   auto recording = parse(std::move(bytes));

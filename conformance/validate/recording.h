@@ -46,7 +46,8 @@ class Recorder {
   static constexpr std::size_t buffer_max = 256U << 10U;
 
   explicit Recorder(const std::string& path);
-  ~Recorder() { close(); }
+  // Says on stderr if the file, which could be opened, is not whole.
+  ~Recorder();
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
   // Empty: all was written so far.
@@ -72,6 +73,7 @@ class Recorder {
   std::FILE* file_ = nullptr;
   std::uint64_t hash_ = 0;
   std::string problem_;
+  bool lost_ = false;  // calls that are not in the file
 };
 
 // One call of a recording: its head, and the rest as bytes.

@@ -145,6 +145,12 @@ BOOST_AUTO_TEST_CASE(a_file_that_cannot_be_written_is_a_text) {
   BOOST_TEST(!Recording::read("/nowhere/a.kvcc").ok());
 }
 
+BOOST_AUTO_TEST_CASE(what_is_no_recording_is_not_read_to_its_end) {
+  const auto endless = Recording::read("/dev/zero");
+  BOOST_REQUIRE(!endless.ok());
+  BOOST_TEST(endless.error().text == "/dev/zero: the recording does not begin with KVCC");
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace

@@ -24,8 +24,10 @@ bool opens_table(std::string_view line, bool& layer) {
   return true;
 }
 
-// The lines of [layer] empty, all others as they are.
+// The lines of [layer] empty, all others as they are, but for a mark of UTF-8 in front.
 std::string without_layer(std::string_view toml) {
+  constexpr std::string_view mark = "\xEF\xBB\xBF";
+  if (toml.starts_with(mark)) toml.remove_prefix(mark.size());
   std::string rest;
   bool inside = false;
   for (std::size_t at = 0; at < toml.size();) {
