@@ -1,6 +1,7 @@
 """Builds the tree of make_mutants.py once and runs the tests with every mutant switched on.
 
-A mutant is killed by the first test that fails, crashes or runs five times as long as without it.
+A mutant is killed by the first test that fails, crashes, takes ten times the processor time that it
+takes without it, or hangs. Beside other work nothing is killed for being slow.
 Only tests that pass the mutant's place are run, the quickest first. What nothing kills is listed;
 known.json says of a survivor why it changes nothing (equivalent), by file, text and operator: such
 a mutant is not run. What was measured and judged is kept in --out: a run that was stopped goes on
@@ -19,6 +20,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -41,17 +43,19 @@ class Test:
     seconds: float = 0.0
     passes: set[int] = dataclasses.field(default_factory=set)
 
-    @staticmethod
-    def first_to_go() -> None:
-        """In the child: a mutant that takes all memory is what the kernel ends. A limit of
-        addresses would not do: engines map hundreds of GiB that they do not touch."""
+    def bounds(self) -> None:
+        """In the child: its processor time; and a mutant that takes all memory is what the kernel
+        ends. A limit of addresses would not do: engines map hundreds of GiB that they do not
+        touch."""
+        cpu_s = int(20 + 10 * self.seconds) if self.seconds else resource.RLIM_INFINITY
+        resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
         pathlib.Path("/proc/self/oom_score_adj").write_text("1000")
 
     def run(self, environment: dict[str, str], limit_s: float) -> str:
         """Empty if it succeeded, else how it ended."""
         process = subprocess.Popen(
             self.command, cwd=self.folder or None, env={**os.environ, **environment},
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=self.first_to_go,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=self.bounds,
             start_new_session=True)
         try:
             code = process.wait(limit_s)
@@ -120,7 +124,7 @@ def first_run(test: Test, out: pathlib.Path) -> None:
 def judge(mutant: dict, tests: list[Test]) -> dict:
     number = mutant["mutant"]
     for test in sorted((t for t in tests if number in t.passes), key=lambda t: t.seconds):
-        how = test.run({"KVC_MUTANT": str(number)}, 10 + 5 * test.seconds)
+        how = test.run({"KVC_MUTANT": str(number)}, 120 + 30 * test.seconds)
         if how:
             return {**mutant, "killed_by": test.name, "how": how}
     return {**mutant, "killed_by": None, "reached": any(number in t.passes for t in tests)}
