@@ -232,6 +232,28 @@ bool read_some(Child& child) {
   return n == 0;
 }
 
+// The process has ended. Its pipe may be open all the same: in one that it has left behind.
+bool has_ended(pid_t pid) {
+  siginfo_t info{};
+  return ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         info.si_pid == pid;
+}
+
+bool readable(int from) {
+  pollfd wait{from, POLLIN, 0};
+  return ::poll(&wait, 1, 0) > 0;
+}
+
+// Reads what the child says; true when it is over.
+bool is_over(Child& child) {
+  const bool ended = has_ended(child.pid);  // before the last look at its pipe
+  while (readable(child.from)) {
+    if (read_some(child)) return true;
+    if (!ended) return false;
+  }
+  return ended;
+}
+
 CaseResult run_in_this_process(const Case& one, const RunOptions& options) {
   CaseResult result;
   result.id = one.id;
@@ -285,7 +307,7 @@ std::vector<CaseResult> run_cases(std::span<const Case> cases, const RunOptions&
         c.killed = true;
         ::kill(-c.pid, SIGKILL);
       }
-      if (waits[i].revents == 0 || !read_some(c)) continue;
+      if (!is_over(c)) continue;
       finish(c);
       results[c.index] = c.result;
       on_result(c.result);
@@ -315,24 +337,44 @@ Loaded look_at_library(const RunOptions& options) {
   const pid_t pid = ::fork();
   if (pid < 0) throw std::runtime_error("no child process");
   if (pid == 0) {
+    ::setpgid(0, 0);
     const Loaded loaded = look();
     send(ends[1], {'L', loaded.plugin.name, loaded.refusal});
     send(ends[1], {'V', loaded.plugin.version, loaded.plugin.build_id});
     ::_exit(0);
   }
+  ::setpgid(pid, pid);
   ::close(ends[1]);
+  const unsigned seconds = options.seconds != 0 ? options.seconds : 60 * options.seconds_factor;
+  const auto begun = Clock::now();
   std::string bytes;
-  char buffer[4096];
-  for (ssize_t n = 0; (n = ::read(ends[0], buffer, sizeof buffer)) > 0;) {
-    bytes.append(buffer, static_cast<std::size_t>(n));
+  std::optional<Message> first;
+  std::optional<Message> second;
+  while (!second && ms_since(begun) <= std::uint64_t{1000} * seconds) {
+    const bool ended = has_ended(pid);
+    pollfd wait{ends[0], POLLIN, 0};
+    if (::poll(&wait, 1, ended ? 0 : 100) <= 0) {
+      if (ended) break;
+      continue;
+    }
+    char buffer[4096];
+    const ssize_t n = ::read(ends[0], buffer, sizeof buffer);
+    if (n == 0) break;
+    if (n > 0) bytes.append(buffer, static_cast<std::size_t>(n));
+    if (!first) first = take_message(bytes);
+    if (first) second = take_message(bytes);
   }
   ::close(ends[0]);
+  const bool late = !second && ms_since(begun) > std::uint64_t{1000} * seconds;
+  if (late) ::kill(-pid, SIGKILL);
   int status = 0;
   ::waitpid(pid, &status, 0);
   Loaded loaded;
   loaded.plugin.path = options.path;
-  const auto first = take_message(bytes);
-  const auto second = take_message(bytes);
+  if (late) {
+    loaded.refusal = fmt::format("{}: loading it is not over after {} s", options.path, seconds);
+    return loaded;
+  }
   if (!first || !second) {
     loaded.refusal =
         fmt::format("{}: loading it ends the process (KVC-L-007, status {})", options.path, status);

@@ -106,6 +106,18 @@ BOOST_AUTO_TEST_CASE(a_case_that_does_not_end_times_out) {
   BOOST_TEST(c["ms"].get<std::uint64_t>() >= 1000U);
 }
 
+BOOST_AUTO_TEST_CASE(a_process_that_a_connector_leaves_behind_holds_nothing_up) {
+  const Json c = one_case("leaves", extensions, 0, "--timeout 40");
+  BOOST_TEST(c["result"] == "pass");
+  BOOST_TEST(c["ms"].get<std::uint64_t>() < 30'000U);
+}
+
+BOOST_AUTO_TEST_CASE(a_connector_that_does_not_load_in_time_is_refused) {
+  const Ran ran = run(planted("stuck") + " --timeout 1");
+  BOOST_TEST(ran.code == 2, ran.out);
+  BOOST_TEST(has(ran.out, "loading it is not over after 1 s"), ran.out);
+}
+
 BOOST_AUTO_TEST_CASE(a_missing_capability_is_named_and_skipped) {
   const Json c = one_case("right", "queries.events_have_the_engines_keys", 0);
   BOOST_TEST(c["result"] == "skipped");

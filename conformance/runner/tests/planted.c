@@ -1,4 +1,5 @@
 /* The minimal connector with one defect, named by a define: for the tests of kvc-conform itself. */
+#include <unistd.h>
 #define kvc_plugin_entry_v1 minimal_entry
 #include "docs/minimal/connector.c"
 #undef kvc_plugin_entry_v1
@@ -35,6 +36,16 @@ static const void* exits(kvc_bytes id) {
 #endif
 
 KVC_EXPORT kvc_status kvc_plugin_entry_v1(uint32_t host_minor, kvc_plugin_api* out) {
+#if defined(KVC_PLANTED_STUCK)
+  for (;;) pause();
+#elif defined(KVC_PLANTED_LEAVES) /* a process that outlives the one that loads it */
+  if (fork() == 0) {
+    setsid();
+    for (int i = 0; i < 3; ++i) close(i);
+    alarm(60);
+    pause();
+  }
+#endif
   const kvc_status s = minimal_entry(host_minor, out);
   if (s != KVC_OK) return s;
 #if defined(KVC_PLANTED_NAMELESS)
