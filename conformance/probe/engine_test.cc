@@ -7,6 +7,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <kvc/kvc_util.h>
 #include "host_stub/engine/test_engine.h"
 #include "host_stub/loader/loader.h"
 
@@ -76,6 +77,24 @@ struct Probed {
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(probe_engine)
+
+BOOST_AUTO_TEST_CASE(findings_that_cannot_be_written_refuse_the_open) {
+  const auto probe = load_connector(std::string(KVC_LIB_DIR) + "/libkvc_probe.so").value();
+  std::string said;
+  kvc_host_api host{};
+  host.struct_size = sizeof host;
+  host.self = reinterpret_cast<kvc_host*>(&said);
+  host.log = [](kvc_host* h, std::int32_t, kvc_bytes text) noexcept {
+    reinterpret_cast<std::string*>(h)->assign(reinterpret_cast<const char*>(text.data), text.size);
+  };
+  kvc_open open{};
+  open.struct_size = sizeof open;
+  open.config_toml = kvc_text_of("[probe]\nfindings = '/nowhere/f'\n");
+  kvc_sched* out = nullptr;
+  BOOST_TEST(probe.api.open_scheduler(&host, &open, &out) == KVC_E_ARG);
+  BOOST_TEST((out == nullptr));
+  BOOST_TEST(said == "probe: cannot write the findings /nowhere/f: No such file or directory");
+}
 
 BOOST_AUTO_TEST_CASE(aborts_preemptions_and_resets_under_every_mild_script_end_without_a_finding) {
   // "full" for every request: none is tracked.

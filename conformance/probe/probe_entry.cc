@@ -1,7 +1,10 @@
 // libkvc_probe.so: opens the next connector and stands before it. Its table says that it is of a
 // newer minor, and is longer if there is room.
 #include <dlfcn.h>
+#include <cerrno>
 #include <cstddef>
+#include <cstring>
+#include <fstream>
 #include <optional>
 
 #include <fmt/format.h>
@@ -72,6 +75,11 @@ struct Opening {
     auto parsed = Script::parse(toml.size == 0 ? std::string_view() : text, own_folder());
     if (!parsed.ok()) return refuse(host, parsed.error());
     script = std::move(parsed).value();
+    const std::string& findings = script->findings;
+    if (!findings.empty() && !std::ofstream(findings, std::ios::app)) {
+      return refuse(host, {Code::arg, fmt::format("probe: cannot write the findings {}: {}",
+                                                  findings, std::strerror(errno))});
+    }
     auto loaded = host::load_connector(script->next);
     if (!loaded.ok()) return refuse(host, loaded.error());
     next = std::move(loaded).value();
