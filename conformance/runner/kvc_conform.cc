@@ -95,8 +95,10 @@ std::vector<Case> chosen(const std::string& only) {
 
 RunOptions options_of(const Arguments& a, const std::string& program) {
   RunOptions o;
-  o.path = a.library;
-  o.command = quoted(program) + " " + quoted(a.library);
+  // A name without a slash is a file here, not one of the system's libraries (dlopen(3)).
+  const std::string path = a.library.find('/') == std::string::npos ? "./" + a.library : a.library;
+  o.path = path;
+  o.command = quoted(program) + " " + quoted(path);
   if (!a.config.empty()) o.command += " --connector-config " + quoted(a.config);
   o.seed = a.seed;
   o.one_seed = a.one_seed;

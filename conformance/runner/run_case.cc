@@ -72,10 +72,12 @@ void run_here(const Case& one, const RunOptions& options, Recorder& recorder) {
     return;
   }
   void* const lib = ::dlopen(options.path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
-  Context context;
-  if (lib != nullptr) {
-    context.entry = reinterpret_cast<kvc_plugin_entry_fn>(::dlsym(lib, KVC_PLUGIN_ENTRY_NAME));
+  if (lib == nullptr) {
+    recorder.say({'F', "KVC-L-001", fmt::format("{} is loaded and not found", options.path)});
+    return;
   }
+  Context context;
+  context.entry = reinterpret_cast<kvc_plugin_entry_fn>(::dlsym(lib, KVC_PLUGIN_ENTRY_NAME));
   rig::watch::set_judge(&recorder);
   const rig::Library library(rig::watch::watched(loaded.value().api));
   context.library = &library;

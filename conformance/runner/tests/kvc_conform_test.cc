@@ -26,10 +26,10 @@ struct Ran {
   std::string out;
 };
 
-Ran run(const std::string& arguments) {
+Ran run(const std::string& arguments, const std::string& folder = ".") {
   Ran ran;
-  const std::string command =
-      std::string(KVC_BIN_DIR) + "/kvc-conform " + arguments + " 2>&1 </dev/null";
+  const std::string command = "cd '" + folder + "' && " + std::string(KVC_BIN_DIR) +
+                              "/kvc-conform " + arguments + " 2>&1 </dev/null";
   FILE* const pipe = ::popen(command.c_str(), "r");
   BOOST_REQUIRE(pipe != nullptr);
   char buffer[4096];
@@ -77,6 +77,12 @@ BOOST_AUTO_TEST_CASE(a_right_connector_passes_and_exits_0) {
   BOOST_TEST(c["result"] == "pass");
   BOOST_TEST(c["rule"] == "KVC-P-024");
   BOOST_TEST(c["detail"] == "");
+}
+
+BOOST_AUTO_TEST_CASE(a_library_is_named_without_a_folder) {
+  const Ran ran = run("libkvc_planted_right.so --only '^negotiation[.]the_entry_'", KVC_LIB_DIR);
+  BOOST_TEST(ran.code == 0, ran.out);
+  BOOST_TEST(has(ran.out, "1 passed"), ran.out);
 }
 
 BOOST_AUTO_TEST_CASE(a_finding_fails_the_case_and_names_its_rule) {
