@@ -12,7 +12,7 @@ import ctypes
 import pathlib
 import re
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 NO_LIMIT = (1 << 64) - 1
@@ -145,6 +145,18 @@ class Record:
     def pack(self, *values: int) -> bytes:
         """As put, but the bytes."""
         return self._format.pack(self.size, *values)
+
+    def pack_all(self, rows: Iterable[tuple[int, ...]]) -> bytes:
+        """As pack, of every row one after the other."""
+        return b"".join(self.pack(*row) for row in rows)
+
+
+def tables(requests: int, groups: int) -> Record:
+    """kvc_table of every group, request after request."""
+    out = Record("table", requests * groups)
+    for i in range(out.count):
+        out.words[i * (out.size >> 3)] |= (i % groups) << 32
+    return out
 
 
 def text_of(data: Any) -> str:

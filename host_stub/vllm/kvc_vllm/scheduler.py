@@ -32,8 +32,8 @@ class Live:
         self.id, self.request = number, request
         self.keys = self.job = 0  # keys that the library has; load that the engine waits for
         self.tables: list[array.array | None] = [None] * groups
-        self.told = [0] * groups  # entries that the library has as they are
-        self.nulled = [0] * groups  # leading entries that are null for good
+        # Entries that the library has as they are; leading ones that are null for good.
+        self.told, self.nulled = [0] * groups, [0] * groups
         # In this admission; STEP_RESUMED: preempted since the last record.
         self.scheduled, self.resumed = False, 0
 
@@ -69,23 +69,17 @@ class KvcScheduler:
         self._over = bind("request_end", self._end_in, self._end_out, mild=(lib.E_ARG,))
         self._ask = bind("has_pending", self._pending)
         self._reset = bind("reset", lib.RESET_INVALIDATE, mild=(lib.E_STATE,))
-        self._tables, self._no_tables = self._new_tables(1), self._new_tables(1)
+        self._tables, self._no_tables = (lib.tables(1, self.layout.count) for _ in "ab")
         self._lookup_in.put(0, 0, 0, 0, lib.NO_LIMIT)
         self._alloc_in.put(0, 0, 0, 0, self.layout.count, 32, 0)
         self._step.put(0, 0, 0, 0, 8 * ROW, 0, 0, 0, 0, 0, self._handoff.size, 0, 0, 0, 32, 0)
         self._names: list[str] = []  # of the last record, and what is known of each
         self._room(2 * self.layout.max_running)
 
-    def _new_tables(self, requests: int) -> lib.Record:
-        out = lib.Record("table", requests * self.layout.count)
-        for i in range(out.count):
-            out.words[i * TABLE] |= (i % self.layout.count) << 32
-        return out
-
     def _room(self, requests: int) -> None:
         self._record = lib.Record("step_request", requests)
         self._step.words[2] = self._record.address
-        self._changed = self._new_tables(requests)
+        self._changed = lib.tables(requests, self.layout.count)
         self._touched: list[int] = []  # rows of the record that have tables
 
     def bind_kv_cache_manager(self, kv_cache_manager: Any) -> None:
@@ -124,13 +118,12 @@ class KvcScheduler:
         return st
 
     def _more_keys(self, st: Live) -> None:
-        if self.gone:
-            return
         hashes, first = st.request.block_hashes, st.keys
         st.keys = len(hashes)
         self._extend.put(0, st.id, first, 0, st.keys - first)
         self._extend.texts[3] = b"".join(hashes[first:])
-        self._more()
+        if not self.gone:
+            self._more()
 
     def on_new_request(self, request: Request) -> None:
         """Those that will run soon; the others are told of at their first lookup."""
@@ -286,10 +279,6 @@ class KvcScheduler:
             st.scheduled, st.resumed = False, lib.STEP_RESUMED
         return array.array("Q", [st.id for st in found])
 
-    def _packed(self, handoffs: Any) -> bytes:
-        """kvc_handoff of each (request, group, block, boundary)."""
-        return b"".join(self._handoff.pack(g, r, b, t) for r, g, b, t in handoffs)
-
     def build_connector_meta(self, scheduler_output: SchedulerOutput) -> KvcMetadata:
         output, words = scheduler_output, self._step.words
         if self.gone:
@@ -300,9 +289,9 @@ class KvcScheduler:
         words[5], words[6] = ids.buffer_info()
         handoffs = state.boundary_state_offloads if state else ()
         if handoffs:
-            self._step.texts[7] = handoffs = self._packed(
-                (self.live[name].id, *entry) for name, entries in handoffs.items()
-                if name in self.live for entry in entries)
+            self._step.texts[7] = handoffs = self._handoff.pack_all(
+                (g, self.live[name].id, b, t) for name, entries in handoffs.items()
+                if name in self.live for g, b, t in entries)
         words[8] = len(handoffs) // self._handoff.size
         words[1] = self._steps = self._steps + 1
         if self.gone or self._plan_of() < 0:  # gone: since more keys were told of
@@ -374,7 +363,7 @@ class KvcScheduler:
         if last is not None:
             self._nulls(st)
             tables = self._tables_of(st, 0)
-            tails = self._packed((st.id, *tail) for tail in last)
+            tails = self._handoff.pack_all((g, st.id, b, t) for g, b, t in last)
             confirmed = min(request.num_computed_tokens, request.num_tokens)
         self._end_in.put(
             ENDS.get(request.status, lib.END_ERROR), st.id, confirmed,

@@ -100,9 +100,8 @@ class KvcWorker:
             self._jobs.clear()
         else:
             for done in lib.rows_of(news.loads.data, news.loads.count, news.loads.stride):
-                if (request := self._jobs.pop(done[2], None)) is None:
-                    continue  # a job that the engine knows nothing of
-                (out.finished_recving if done[0] >> 32 == lib.OK else self._failed).add(request)
+                if request := self._jobs.pop(done[2], ""):  # else: nobody asked for it
+                    (out.finished_recving if done[0] >> 32 == lib.OK else self._failed).add(request)
             if news.report.size:
                 self._reports.append(ctypes.string_at(news.report.data, news.report.size))
         out.failed_recving, self._failed = self._failed, set()
