@@ -45,6 +45,7 @@ from vllm.v1.outputs import KVConnectorOutput, ModelRunnerOutput
 from vllm.v1.request import Request
 from vllm.v1.simple_kv_offload.metadata import SimpleCPUOffloadWorkerMetadata
 
+from kvc_vllm import lib
 from kvc_vllm.connector import KvcConnector
 
 PAGE = 256  # bytes of a block
@@ -216,7 +217,10 @@ class World:
             self.rank.start_load_kv(None)
             self.rank.wait_for_save()
             worker = self.rank.impl
-            worker._handle.call("wait", 0, 0, 10**10)
+            # Not one long wait: it would put this thread to sleep before the call that is timed,
+            # and the peers' threads never sleep.
+            while worker._handle.call("wait", 0, 0, 0) == lib.LATER:
+                pass
             out = self.rank.get_transfer_results(set())
             return KVConnectorOutput(
                 finished_recving=out.finished_recving, failed_recving=out.failed_recving,
