@@ -22,6 +22,7 @@ class RuleIndex final : public KeyIndex {
   [[nodiscard]] SlotId find(GroupId group, const std::byte* key) const override {
     std::uint64_t unit = 0;
     std::memcpy(&unit, key, sizeof unit);
+    ++asked_;
     return rule_(group, unit + 1, held_) ? static_cast<SlotId>(unit * 4 + group) : no_slot;
   }
   void find_batch(GroupId group, const KeyRun& keys, std::span<SlotId> out) const override {
@@ -29,8 +30,10 @@ class RuleIndex final : public KeyIndex {
       out[i] = find(group, keys.first + static_cast<std::ptrdiff_t>(i) * keys.stride);
   }
   [[nodiscard]] bool prefix_closed(GroupId) const override { return closed_; }
+  [[nodiscard]] std::uint64_t asked() const { return asked_; }  // keys
 
  private:
+  mutable std::uint64_t asked_ = 0;
   Rule rule_;
   std::uint64_t held_;
   bool closed_;
@@ -59,6 +62,7 @@ BOOST_AUTO_TEST_CASE(a_run_of_n_positions_costs_at_most_two_log2_n_and_two_probe
     BOOST_REQUIRE_EQUAL(hit.tokens.n, std::min(held, n) * 16);
     BOOST_REQUIRE_MESSAGE(hit.cost.probes <= most_probes(n),
                           hit.cost.probes << " probes for " << held << " of " << n);
+    BOOST_REQUIRE_EQUAL(hit.cost.probes, index.asked());
     BOOST_REQUIRE_EQUAL(hit.cost.bisections, 1u);
     BOOST_REQUIRE_EQUAL(hit.cost.linear_walks, 0u);
   };
@@ -90,6 +94,7 @@ BOOST_AUTO_TEST_CASE(probes_grow_as_log2_of_the_prompt) {
       const RuleIndex index(rule, held, closed);
       KVC_CHECK(lookup(g, index, keys.first(n), {0}, {tokens}, hit) == Code::ok);
       BOOST_TEST(hit.tokens.n == held * 16);
+      BOOST_TEST(hit.cost.probes == index.asked());
       return hit.cost.probes;
     };
     const std::uint64_t full = probes(plain, up_to, n, true);
@@ -121,6 +126,31 @@ BOOST_AUTO_TEST_CASE(a_state_at_the_top_costs_few_probes) {
   KVC_CHECK(lookup(g, index, keys.view(), {0}, {131072}, hit) == Code::ok);
   BOOST_TEST(hit.tokens.n == 131072u);
   BOOST_TEST(hit.cost.probes <= 2u + 4 + 1);  // attention, the first batch of states, its slot
+}
+
+BOOST_AUTO_TEST_CASE(batches_of_a_downward_search_double) {
+  const Geometry g = make({{mb(16)}, 16, 16});
+  const Keys keys(400);
+  // A state d blocks below the top: batches of 4, 8, 16, 32, 32, ... up to the one with it; a
+  // second pass of one batch from there, if it lies lower; and the slot.
+  for (const auto& [d, probes] : {std::pair(0U, 4U),
+                                  {3U, 4U},
+                                  {4U, 12U},
+                                  {11U, 12U},
+                                  {12U, 28U},
+                                  {27U, 28U},
+                                  {28U, 60U},
+                                  {60U, 92U},
+                                  {124U, 156U}}) {
+    Hit hit;
+    const RuleIndex index([](GroupId, std::uint64_t end, std::uint64_t at) { return end == at; },
+                          400 - d, true);
+    KVC_CHECK(lookup(g, index, keys.view(), {0}, {6400}, hit) == Code::ok);
+    BOOST_TEST(hit.tokens.n == (400 - d) * 16);
+    BOOST_TEST(index.asked() == probes + (d == 0 ? 0 : 4) + 1,
+               "state " << d << " below the top: " << index.asked());
+    BOOST_TEST(hit.cost.probes == index.asked());
+  }
 }
 
 // Both forms of one answer.
