@@ -78,6 +78,10 @@ void after_submit(const Check& c, std::uint32_t rank, bool loads, const SubmitIn
 void after_progress(const Check& c, std::uint32_t rank, kvc_status status, const ProgressOut& out);
 void after_wait(const Check& c, std::uint32_t rank, const WaitIn& in, kvc_status status);
 void before_reports(const Check& c, const CompleteIn& in);
+// More than max_steps_in_flight that a host may be ahead of its ranks before it is said while the
+// engine works: a rank may be slow for a moment.
+inline constexpr std::uint64_t lag_spare_steps = 16;
+void check_lag(const Check& c, std::uint64_t spare_steps);
 
 // offers.cc: counters and queries.
 struct Counters {  // of one scheduler handle

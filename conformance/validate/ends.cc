@@ -182,7 +182,9 @@ void before_close_sched(const Check& c) {
                                     "in step {} and has not ended",
                                     m.step, id, r.last_named));
   }
+  check_lag(c, 0);
   for (std::size_t rank = 0; rank < m.ranks.size(); ++rank) {
+    if (m.ranks[rank].late_reports) continue;
     std::uint64_t carried = 0;
     for (const auto& [hash, sequence] : m.ranks[rank].reports_in) {
       carried = std::max(carried, sequence);

@@ -60,7 +60,7 @@ Result<std::shared_ptr<Engine>> Registry::engine_for(const kvc_host* self, bool 
   engine->settings = settings;
   const std::string suffix = engine->number == 1 ? "" : fmt::format(".{}", engine->number);
   if (!settings.findings.empty()) {
-    engine->findings = std::make_unique<FindingsFile>(settings.findings + suffix);
+    engine->findings = std::make_shared<FindingsFile>(settings.findings + suffix);
     if (!engine->findings->open()) {
       return Status{Code::arg, fmt::format("cannot write the findings {}: {}",
                                            settings.findings + suffix, std::strerror(errno))};
@@ -73,6 +73,7 @@ Result<std::shared_ptr<Engine>> Registry::engine_for(const kvc_host* self, bool 
     }
   }
   ++engines_made_;
+  if (engine->findings != nullptr) newest_findings_ = engine->findings;
   engine->first_open = open;
   engine->open_known = true;
   engine->model.layout = Layout::of(open);
@@ -117,6 +118,11 @@ const kvc_plugin_api* Registry::first_next() {
   return first_;
 }
 
+std::shared_ptr<FindingsFile> Registry::newest_findings() {
+  const std::lock_guard lock(mutex_);
+  return newest_findings_;
+}
+
 std::vector<std::shared_ptr<Side>> Registry::take_all() {
   const std::lock_guard lock(mutex_);
   std::vector<std::shared_ptr<Side>> all;
@@ -128,14 +134,19 @@ std::vector<std::shared_ptr<Side>> Registry::take_all() {
 void publish(Engine* engine, HostTable* host, rules::RuleId rule, std::string_view slot,
              std::uint64_t call, const std::string& text) {
   Finding finding{rule.text(), slot, engine == nullptr ? 0 : engine->number, call, text};
-  if (engine != nullptr && engine->findings != nullptr) engine->findings->add(finding);
-  if (host != nullptr && !host->closed.load() && host->theirs.log != nullptr) {
-    const std::string line = fmt::format("{}: call {} ({}): {}", rule.text(), call, slot, text);
-    const bool host_broke = rule.text().starts_with("KVC-H-");
-    host->theirs.log(host->theirs.self, host_broke ? KVC_LOG_PEER_FAULT : KVC_LOG_ERROR,
-                     kvc_bytes_of(line.data(), line.size()));
+  const std::uint64_t same = FindingsList::of_process().add(finding);
+  if (same > FindingsList::told_max) return;
+  if (same == FindingsList::told_max) {
+    finding.text += fmt::format("; of this rule {} have been told, more are only counted", same);
   }
-  FindingsList::of_process().add(std::move(finding));
+  const auto file = engine == nullptr ? Registry::of_process().newest_findings() : engine->findings;
+  if (file != nullptr) file->add(finding);
+  if (host == nullptr || host->closed.load() || host->theirs.log == nullptr) return;
+  const std::string line =
+      fmt::format("{}: call {} ({}): {}", rule.text(), call, slot, finding.text);
+  const bool host_broke = rule.text().starts_with("KVC-H-");
+  host->theirs.log(host->theirs.self, host_broke ? KVC_LOG_PEER_FAULT : KVC_LOG_ERROR,
+                   kvc_bytes_of(line.data(), line.size()));
 }
 
 }  // namespace kvc::validate

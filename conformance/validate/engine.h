@@ -39,7 +39,7 @@ struct Engine {
   std::atomic<bool> blind{false};             // a checker failed itself: calls are only forwarded
   std::atomic<bool> broken{false};            // a handle answered KVC_E_INTERNAL
   std::atomic<std::uint64_t> calls{0};
-  std::unique_ptr<FindingsFile> findings;
+  std::shared_ptr<FindingsFile> findings;
   std::unique_ptr<Recorder> recorder;
 };
 
@@ -112,6 +112,8 @@ class Registry {
   void use(const std::string& name, const kvc_plugin_api& api);
   // The first library that was loaded; NULL: none.
   [[nodiscard]] const kvc_plugin_api* first_next();
+  // The file of the engine that was made last, for what belongs to none; NULL: there is none.
+  [[nodiscard]] std::shared_ptr<FindingsFile> newest_findings();
   // What is still open when the process ends.
   std::vector<std::shared_ptr<Side>> take_all();
 
@@ -122,6 +124,7 @@ class Registry {
   std::vector<std::unique_ptr<HostTable>> tables_;
   std::map<std::string, std::unique_ptr<kvc_plugin_api>> next_;
   const kvc_plugin_api* first_ = nullptr;
+  std::shared_ptr<FindingsFile> newest_findings_;
   std::uint64_t engines_made_ = 0;
 };
 

@@ -31,10 +31,11 @@ FindingsList& FindingsList::of_process() {
   return *list;
 }
 
-void FindingsList::add(Finding finding) {
+std::uint64_t FindingsList::add(const Finding& finding) {
   const std::lock_guard lock(mutex_);
   ++count_;
-  if (kept_.size() < kept_max) kept_.push_back(std::move(finding));
+  if (kept_.size() < kept_max) kept_.push_back(finding);
+  return ++by_rule_[finding.rule];
 }
 
 std::uint64_t FindingsList::count() const {
@@ -50,6 +51,7 @@ const Finding* FindingsList::at(std::uint64_t index) const {
 void FindingsList::forget() {
   const std::lock_guard lock(mutex_);
   kept_.clear();
+  by_rule_.clear();
   count_ = 0;
 }
 

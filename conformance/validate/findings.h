@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -51,9 +52,13 @@ class FindingsFile {
 class FindingsList {
  public:
   static constexpr std::uint64_t kept_max = 10'000;
+  // Of one rule so many go to the file and the log: a mistake in every step of a long run must not
+  // fill the disk.
+  static constexpr std::uint64_t told_max = 1'000;
   static FindingsList& of_process();
 
-  void add(Finding finding);
+  // How many of this rule there are now.
+  std::uint64_t add(const Finding& finding);
   [[nodiscard]] std::uint64_t count() const;
   // NULL: not kept, or there is none.
   [[nodiscard]] const Finding* at(std::uint64_t index) const;
@@ -62,6 +67,7 @@ class FindingsList {
  private:
   mutable std::mutex mutex_;
   std::deque<Finding> kept_;
+  std::map<std::string_view, std::uint64_t> by_rule_;
   std::uint64_t count_ = 0;
 };
 

@@ -50,8 +50,9 @@ void check_released(const Check& c, const EndedJob& ended, const Job& job) {
 // Every rank of this process has a report carried that it made after it got the job's plan.
 bool every_rank_could_report(const Model& m, const Job& job) {
   if (!m.all_ranks_here()) return true;
-  return std::all_of(m.ranks.begin(), m.ranks.end(),
-                     [&](const RankView& r) { return r.carried_plans >= job.plan; });
+  return std::all_of(m.ranks.begin(), m.ranks.end(), [&](const RankView& r) {
+    return (job.kind == KVC_JOB_LOAD ? r.carried_loads : r.carried_stores) >= job.plan;
+  });
 }
 
 void end_job(const Check& c, const EndedJob& ended) {

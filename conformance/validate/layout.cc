@@ -30,6 +30,7 @@ Layout Layout::of(const OpenIn& open) {
   l.max_total = open.max_total;
   l.max_batch = open.max_batch;
   l.max_live = open.max_live;
+  l.steps_in_flight = at_least_one(open.max_steps_in_flight);
   l.host_caps = open.host_caps;
   l.scheduled_max = limited(open.max_running);
   l.candidates_max = limited(limited(open.device_blocks) * open.groups.size());

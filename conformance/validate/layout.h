@@ -34,6 +34,7 @@ struct Layout {
   std::uint64_t max_total = 0;
   std::uint64_t max_batch = 0;
   std::uint64_t max_live = 0;
+  std::uint64_t steps_in_flight = 1;  // UINT64_MAX: no limit
   std::uint64_t host_caps = 0;
 
   // The longest lists that an engine which keeps these numbers can pass. Longer ones are not read.

@@ -99,18 +99,27 @@ struct RankView {
   RankInfo info;            // what register_regions answered
   std::uint64_t loads = 0;  // plans submitted
   std::uint64_t stores = 0;
+  std::uint64_t tried_loads = 0;  // plans that the host passed, whatever the answer
+  std::uint64_t tried_stores = 0;
+  bool poisoned = false;    // a call answered KVC_E_INTERNAL: the host may leave it alone
+  bool late_loads = false;  // found: it lags; until it gets a plan again
+  bool late_stores = false;
+  bool late_reports = false;
   KeyId last_loads = no_key;  // hash of the last plan
   KeyId last_stores = no_key;
   FlatMap<std::uint64_t, std::uint64_t> loads_reported;  // job -> times, until the job ended
   std::vector<std::uint64_t> awaited;                    // loads that wait() said have ended
   struct Report {
     std::uint64_t sequence = 0;
-    std::uint64_t plans = 0;  // submitted before it was made
+    std::uint64_t loads = 0;  // plans submitted before it was made
+    std::uint64_t stores = 0;
+    std::uint64_t built = 0;  // plans that the scheduler had made by then
   };
   FlatMap<KeyId, Report> reports_out;        // put out, not carried yet
   FlatMap<KeyId, std::uint64_t> reports_in;  // carried -> sequence
   std::uint64_t reports = 0;
-  std::uint64_t carried_plans = 0;  // the newest carried report was made after so many plans
+  std::uint64_t carried_loads = 0;  // the newest carried report was made after so many plans
+  std::uint64_t carried_stores = 0;
 };
 
 struct Model {

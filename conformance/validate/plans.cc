@@ -146,6 +146,7 @@ void after_build(const Check& c, const StepIn& in, kvc_status status, const Plan
   }
   m.unplanned_stores.clear();
   m.leases.clear();
+  check_lag(c, lag_spare_steps);
 }
 
 }  // namespace kvc::validate

@@ -178,6 +178,8 @@ void before_submit(const Check& c, std::uint32_t rank, bool loads, const SubmitI
   }
   const KeyId plan = hash_of(in.plan);
   const std::uint64_t done = loads ? view.loads : view.stores;
+  ++(loads ? view.tried_loads : view.tried_stores);
+  (loads ? view.late_loads : view.late_stores) = false;
   if (!m.have_sched) {
     if (done != 0 && plan == (loads ? view.last_loads : view.last_stores)) {
       c.find("KVC-H-050", fmt::format("{} of rank {}: the same plan a second time", slot, rank));
@@ -198,6 +200,7 @@ void after_submit(const Check& c, std::uint32_t rank, bool loads, const SubmitIn
                   kvc_status status) {
   RankView& view = c.model.ranks[rank];
   const char* const slot = loads ? "submit_loads" : "submit_stores";
+  if (status == KVC_E_INTERNAL) view.poisoned = true;
   if (status == KVC_E_INTERNAL) return;
   const bool wrong = c.findings.has("KVC-H-050");
   const KeyId plan = hash_of(in.plan);
@@ -222,6 +225,7 @@ void after_submit(const Check& c, std::uint32_t rank, bool loads, const SubmitIn
 void after_progress(const Check& c, std::uint32_t rank, kvc_status status, const ProgressOut& out) {
   Model& m = c.model;
   RankView& view = m.ranks[rank];
+  if (status == KVC_E_INTERNAL) view.poisoned = true;
   if (status < 0) return;
   for (const LoadDone& done : out.loads) {
     const auto text =
@@ -252,7 +256,7 @@ void after_progress(const Check& c, std::uint32_t rank, kvc_status status, const
   }
   view.awaited.clear();
   if (out.report.empty()) return;
-  view.reports_out[hash_of(out.report)] = {++view.reports, std::min(view.loads, view.stores)};
+  view.reports_out[hash_of(out.report)] = {++view.reports, view.loads, view.stores, m.plans.size()};
 }
 
 void after_wait(const Check& c, std::uint32_t rank, const WaitIn& in, kvc_status status) {
@@ -267,6 +271,41 @@ void after_wait(const Check& c, std::uint32_t rank, const WaitIn& in, kvc_status
   }
 }
 
+// KVC-H-050, 051: what does not come at all. A host may be max_steps_in_flight plans ahead of its
+// ranks; while it works it gets `spare_steps` more.
+void check_lag(const Check& c, std::uint64_t spare_steps) {
+  Model& m = c.model;
+  std::uint64_t most = 0;
+  if (!m.ranks_set || !kvc_add(m.layout.steps_in_flight, spare_steps, &most)) return;
+  const auto late = [&](std::uint64_t plans) {
+    return plans < m.plans.size() && m.plans.size() - plans > most;
+  };
+  for (std::size_t rank = 0; rank < m.ranks.size(); ++rank) {
+    RankView& view = m.ranks[rank];
+    if (!view.here || !view.registered || view.poisoned) continue;
+    for (const bool loads : {true, false}) {
+      const std::uint64_t got = loads ? view.tried_loads : view.tried_stores;
+      bool& found = loads ? view.late_loads : view.late_stores;
+      if (found || !late(got)) continue;
+      found = true;
+      c.find("KVC-H-050",
+             fmt::format("rank {} got {} of {} plans by {}, max_steps_in_flight is {}", rank, got,
+                         m.plans.size(), loads ? "submit_loads" : "submit_stores",
+                         m.layout.steps_in_flight));
+    }
+    if (view.late_reports) continue;
+    for (const auto& [hash, report] : view.reports_out) {
+      if (!late(report.built)) continue;
+      view.late_reports = true;
+      c.find("KVC-H-051",
+             fmt::format("report {} of rank {}, made when there were {} plans, has not "
+                         "come to complete at plan {}",
+                         report.sequence, rank, report.built, m.plans.size()));
+      break;
+    }
+  }
+}
+
 // KVC-H-051.
 void before_reports(const Check& c, const CompleteIn& in) {
   Model& m = c.model;
@@ -277,7 +316,9 @@ void before_reports(const Check& c, const CompleteIn& in) {
     const KeyId report = hash_of(in.reports[i]);
     for (RankView& view : m.ranks) {
       if (const auto out = view.reports_out.find(report); out != view.reports_out.end()) {
-        view.carried_plans = std::max(view.carried_plans, out->second.plans);
+        view.carried_loads = std::max(view.carried_loads, out->second.loads);
+        view.carried_stores = std::max(view.carried_stores, out->second.stores);
+        view.late_reports = false;
         view.reports_in[report] = out->second.sequence;
         view.reports_out.erase(out);
         m.reports_seen_as[i] = Model::ReportIs::right;

@@ -36,6 +36,21 @@ void loses_a_plan(Host& h) {
   change_plans(h, [](auto, kvc_bytes) { return kvc_status{KVC_OK}; });
 }
 
+void gives_a_rank_no_plan(Host& h) {
+  for (auto* const slot : {&h.call.submit_loads, &h.call.submit_stores}) {
+    instead(*slot, [&h](auto& right, kvc_rank* r, kvc_bytes plan, const kvc_fence* fence) {
+      return r == h.rank[1] ? kvc_status{KVC_OK} : right(r, plan, fence);
+    });
+  }
+}
+
+void gives_a_rank_no_loads(Host& h) {
+  instead(h.call.submit_loads,
+          [&h](auto& right, kvc_rank* r, kvc_bytes plan, const kvc_fence* fence) {
+            return r == h.rank[1] ? kvc_status{KVC_OK} : right(r, plan, fence);
+          });
+}
+
 void alters_a_plan(Host& h) {
   change_plans(h, [](auto submit, kvc_bytes plan) {
     auto mine = copy_of(plan);
@@ -64,6 +79,11 @@ void sends_the_plan_of_another_step(Host& h) {
 
 void loses_a_report(Host& h) {
   change_reports(h, [](std::vector<kvc_bytes>& reports) { reports.pop_back(); });
+}
+
+void brings_no_report_of_a_rank(Host& h) {
+  instead(h.call.complete, [](auto& right, kvc_sched* s, const kvc_bytes* reports, std::uint64_t,
+                              auto* out) { return right(s, reports, 1, out); });
 }
 
 void brings_a_report_twice(Host& h) {
