@@ -24,15 +24,22 @@ int refuse(const std::string& why) {
   return exit_wrong_input;
 }
 
-int replay(const std::string& file, const std::string& library, const std::string& config_file) {
+int replay(const std::string& file, const std::string& library, const std::string& config_file,
+           bool cut) {
   ReplayOptions options;
   if (!config_file.empty()) {
     auto text = config::read_text_file(config_file);
     if (!text.ok()) return refuse(text.error().text);
     options.config = std::move(text.value());
   }
-  auto recording = Recording::read(file);
+  auto recording = Recording::read(file, cut ? Recording::Cut::allowed : Recording::Cut::refused);
   if (!recording.ok()) return refuse(recording.error().text);
+  if (recording.value().cut_at() != 0) {
+    std::fputs(fmt::format("{} is cut off at byte {}: {} calls are there\n", file,
+                           recording.value().cut_at(), recording.value().calls().size())
+                   .c_str(),
+               stderr);
+  }
   auto connector = host::load_connector(library);
   if (!connector.ok()) return refuse(connector.error().text);
   Replay run(recording.value(), connector.value().api, std::move(options));
@@ -47,6 +54,14 @@ int replay(const std::string& file, const std::string& library, const std::strin
                          d.recorded, d.present)
                  .c_str(),
              stdout);
+  if (run.queries_not_recorded() != 0) {
+    std::fputs(
+        fmt::format("before it {} block queries were asked that are not in the recording and "
+                    "were answered with no, the first in {}\n",
+                    run.queries_not_recorded(), run.first_new_query())
+            .c_str(),
+        stdout);
+  }
   return exit_differs;
 }
 
@@ -62,13 +77,15 @@ int main_checked(int argc, char** argv) {
   app.add_option("LIB", library, "The connector's library")->required();
   app.add_option("--connector-config", config,
                  "TOML for the connector, in place of the recorded text");
+  bool cut = false;
+  app.add_flag("--cut", cut, "Also a recording without its end, of a process that was killed");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     const int code = app.exit(e);
     return code == 0 ? exit_same : exit_wrong_input;
   }
-  return replay(file, library, config);
+  return replay(file, library, config, cut);
 }
 
 }  // namespace

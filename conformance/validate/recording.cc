@@ -93,7 +93,7 @@ void Recorder::close() {
   file_ = nullptr;
 }
 
-Result<Recording> Recording::read(const std::string& path) {
+Result<Recording> Recording::read(const std::string& path, Cut cut) {
   std::FILE* const file = std::fopen(path.c_str(), "rb");
   if (file == nullptr) {
     return Status{Code::arg, fmt::format("cannot read {}: {}", path, std::strerror(errno))};
@@ -112,17 +112,17 @@ Result<Recording> Recording::read(const std::string& path) {
   }
   if (failed)
     return Status{Code::arg, fmt::format("cannot read {}: {}", path, std::strerror(errno))};
-  auto recording = parse(std::move(bytes));
+  auto recording = parse(std::move(bytes), cut);
   if (!recording.ok()) {
     return Status{recording.error().code, path + ": " + recording.error().text};
   }
   return recording;
 }
 
-Result<Recording> Recording::parse(std::string bytes) {
-  if (bytes.size() < recording_header_bytes + end_bytes) {
+Result<Recording> Recording::parse(std::string bytes, Cut cut) {
+  if (bytes.size() < recording_header_bytes + (cut == Cut::allowed ? 0 : end_bytes)) {
     return wrong(fmt::format("has {} bytes, at least {} are needed", bytes.size(),
-                             recording_header_bytes + end_bytes));
+                             recording_header_bytes + (cut == Cut::allowed ? 0 : end_bytes)));
   }
   if (!std::string_view(bytes).starts_with(recording_magic))
     return wrong("does not begin with KVCC");
@@ -144,6 +144,10 @@ Result<Recording> Recording::parse(std::string bytes) {
     std::string prefix;
     Writer(prefix).number(n);
     if (!length.ok() || n > all.size() - at - prefix.size()) {
+      if (cut == Cut::allowed) {
+        r.cut_at_ = at;
+        break;
+      }
       return wrong(fmt::format("is cut off, or wrong, at byte {}", at));
     }
     if (n == 0) break;
@@ -166,10 +170,14 @@ Result<Recording> Recording::parse(std::string bytes) {
     r.calls_.push_back(call);
     at += record.size();
   }
+  const auto in_order = [](const auto& a, const auto& b) { return a.head.call < b.head.call; };
+  if (r.cut_at_ != 0) {
+    std::stable_sort(r.calls_.begin(), r.calls_.end(), in_order);
+    return r;
+  }
   if (all.size() != at + end_bytes) return wrong(fmt::format("does not end at byte {}", at));
   if (get_fixed(all.data() + at + 1, sizeof hash) != hash) return wrong("has a wrong checksum");
-  std::stable_sort(r.calls_.begin(), r.calls_.end(),
-                   [](const auto& a, const auto& b) { return a.head.call < b.head.call; });
+  std::stable_sort(r.calls_.begin(), r.calls_.end(), in_order);
   return r;
 }
 

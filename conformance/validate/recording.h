@@ -88,17 +88,23 @@ class Recording {
  public:
   // Survives any bytes. Errors: arg, naming what is wrong: no file, too short, magic, version, a
   // call that crosses the end, no end mark, checksum, an unknown slot.
-  static Result<Recording> read(const std::string& path);
-  static Result<Recording> parse(std::string bytes);
+  // `cut`: of a file without its end, as a killed process leaves it, the whole calls are taken; no
+  // checksum covers them.
+  enum class Cut : std::uint8_t { refused, allowed };
+  static Result<Recording> read(const std::string& path, Cut cut = Cut::refused);
+  static Result<Recording> parse(std::string bytes, Cut cut = Cut::refused);
   Recording(Recording&&) = default;
   Recording& operator=(Recording&&) = default;
 
   [[nodiscard]] const std::vector<RecordedCall>& calls() const { return calls_; }
+  // The byte from which on nothing could be used; 0: it is whole.
+  [[nodiscard]] std::uint64_t cut_at() const { return cut_at_; }
 
  private:
   Recording() = default;
   std::vector<char> bytes_;
   std::vector<RecordedCall> calls_;
+  std::uint64_t cut_at_ = 0;
 };
 
 }  // namespace kvc::validate

@@ -38,6 +38,7 @@ struct Replay::HostSide {
       return q.status;
     }
     *end = 0;
+    me(h).not_recorded("has_key", group);
     return 0;
   }
   static kvc_status block_of(kvc_host* h, std::uint32_t group, const std::uint8_t* key,
@@ -48,6 +49,7 @@ struct Replay::HostSide {
       *block = q.block;
       return q.status;
     }
+    me(h).not_recorded("block_of", group);
     return 0;
   }
 };
@@ -60,6 +62,11 @@ Replay::Replay(const Recording& recording, const kvc_plugin_api& api, ReplayOpti
   host_.log = HostSide::log;
   host_.now_ns = HostSide::now_ns;
   host_.wake = HostSide::wake;
+}
+
+void Replay::not_recorded(const char* query, std::uint32_t group) {
+  if (++new_queries_ == 1)
+    first_new_query_ = fmt::format("call {}: {} of group {}", call_, query, group);
 }
 
 Replay::~Replay() {
@@ -93,6 +100,7 @@ Result<std::optional<Difference>> Replay::run() {
 }
 
 void Replay::one(const RecordedCall& call) {
+  call_ = call.head.call;
   switch (static_cast<Slot>(call.head.slot)) {
     case Slot::open_scheduler:
       return open(call, true);

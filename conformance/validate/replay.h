@@ -49,6 +49,11 @@ class Replay {
   // the call; or has no scheduler.
   Result<std::optional<Difference>> run();
   [[nodiscard]] std::uint64_t calls_replayed() const { return replayed_; }
+  // Block queries that the recorded connector did not ask in the same call; they got "no". A later
+  // difference may come from that alone.
+  [[nodiscard]] std::uint64_t queries_not_recorded() const { return new_queries_; }
+  // The first of them; empty: there was none.
+  [[nodiscard]] const std::string& first_new_query() const { return first_new_query_; }
 
  private:
   struct Gate {  // the fence of one plan and kind
@@ -74,6 +79,7 @@ class Replay {
     kvc_status status = 0;
     std::vector<Block> released;
   };
+  void not_recorded(const char* query, std::uint32_t group);
   struct HostSide;  // the functions of the host's table
 
   void one(const RecordedCall& call);
@@ -124,6 +130,9 @@ class Replay {
   const kvc_plugin_api& api_;
   ReplayOptions options_;
   bool stepped_ = false;
+  std::uint64_t new_queries_ = 0;
+  std::string first_new_query_;
+  std::uint64_t call_ = 0;  // in work
   kvc_host_api host_{};
   kvc_sched* sched_ = nullptr;
   std::map<std::uint32_t, Rank> ranks_;

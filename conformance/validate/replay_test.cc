@@ -19,17 +19,7 @@ const std::string corpus = std::string(KVC_CORPUS) + "/calls/kvc_run_qwen3.5-4b.
 
 struct WithFolder : host::ProgramFolder {
   [[nodiscard]] Outcome replay(const std::vector<std::string>& args) const {
-    Outcome outcome;
-    outcome.command = std::string(KVC_BIN_DIR) + "/kvc-replay-calls";
-    for (const std::string& arg : args) outcome.command += " '" + arg + "'";
-    const int status =
-        std::system((outcome.command + " </dev/null >'" + (folder / "stdout").string() + "' 2>'" +
-                     (folder / "stderr").string() + "'")
-                        .c_str());
-    outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    outcome.out = text_of("stdout");
-    outcome.err = text_of("stderr");
-    return outcome;
+    return run_program(args, "kvc-replay-calls");
   }
   [[nodiscard]] std::string options(const std::string& text) const {
     std::ofstream((folder / "c.toml").string()) << text;
@@ -98,6 +88,16 @@ BOOST_AUTO_TEST_CASE(wrong_input_is_one_line_and_exit_code_2) {
   std::ifstream in(corpus, std::ios::binary);
   std::string bytes(std::istreambuf_iterator<char>(in), {});
   refused({options(bytes.substr(0, bytes.size() / 2)), simple}, "cut off");
+}
+
+BOOST_AUTO_TEST_CASE(a_recording_without_its_end_is_replayed_on_request) {
+  std::ifstream in(corpus, std::ios::binary);
+  const std::string bytes(std::istreambuf_iterator<char>(in), {});
+  const std::string half = options(bytes.substr(0, bytes.size() / 2));
+  const Outcome same = replay({half, library("kvc_simple_cpu"), "--cut"});
+  BOOST_TEST(same.code == 0, same.out << same.err);
+  BOOST_TEST(same.err.find("is cut off at byte ") != std::string::npos, same.err);
+  BOOST_TEST(same.out.find(" calls, the same answers\n") != std::string::npos, same.out);
 }
 
 // The connector reads as many bytes of keys as the scheduler was opened with.

@@ -1,4 +1,4 @@
-// Runs the built kvc-run and catches what it says.
+// Runs the built programs and catches what they say.
 #pragma once
 #include <sys/wait.h>
 #include <algorithm>
@@ -41,9 +41,10 @@ struct ProgramFolder {
     text << in.rdbuf();
     return text.str();
   }
-  [[nodiscard]] Outcome run_program(const std::vector<std::string>& args) const {
+  [[nodiscard]] Outcome run_program(const std::vector<std::string>& args,
+                                    const std::string& program = "kvc-run") const {
     Outcome outcome;
-    outcome.command = std::string(KVC_BIN_DIR) + "/kvc-run";
+    outcome.command = std::string(KVC_BIN_DIR) + "/" + program;
     for (const std::string& arg : args) outcome.command += " '" + arg + "'";
     const std::string redirected = outcome.command + " </dev/null >'" +
                                    (folder / "stdout").string() + "' 2>'" +
