@@ -188,7 +188,8 @@ std::uint64_t World::load(std::uint64_t id, std::uint64_t device) {
   const Completed c = step();
   const auto verdict = std::find_if(c.verdicts.begin(), c.verdicts.end(),
                                     [&](const kvc_verdict& v) { return v.job == job; });
-  need(verdict != c.verdicts.end(), "KVC-P-091", "load job {} was copied and got no verdict", job);
+  need(verdict != c.verdicts.end(), "KVC-P-091",
+       "the step that planned load job {} and its copies brought no verdict", job);
   expect(verdict->status == KVC_OK, "KVC-P-095", "load job {} ended {}, nothing had failed", job,
          verdict->status);
   Request& r = request(id);

@@ -145,6 +145,22 @@ int list(const std::vector<Case>& cases) {
   return 0;
 }
 
+// What the connector says against the options, if it opens without them: then they are wrong, and
+// not one case would say anything else. Empty: they do, or it does not open at all.
+std::string refused_options(const RunOptions& options) {
+  const Case opens{"open.options", "KVC-P-030", [](Context& c) {
+                     const kvc::rig::World world(c.plain(), *c.library, *c.judge);
+                   }};
+  const auto result = [&](const std::string& toml) {
+    RunOptions o = options;
+    o.config_toml = toml;
+    return run_cases({&opens, 1}, o, [](const CaseResult&) {}).front();
+  };
+  const CaseResult given = result(options.config_toml);
+  if (given.outcome != Outcome::fail || given.rule != "KVC-P-030") return {};
+  return result("").outcome == Outcome::pass ? given.detail : std::string();
+}
+
 int run(const Arguments& a, const std::vector<Case>& cases, const RunOptions& options) {
   std::optional<OutputFile> json;
   std::optional<OutputFile> junit;
@@ -156,6 +172,12 @@ int run(const Arguments& a, const std::vector<Case>& cases, const RunOptions& op
   }
   const Loaded loaded = look_at_library(options);
   if (!loaded.refusal.empty()) return refuse(loaded.refusal);
+  if (!a.config.empty()) {
+    if (const std::string why = refused_options(options); !why.empty()) {
+      return refuse(
+          fmt::format("{} with the options of {}: {}", loaded.plugin.name, a.config, why));
+    }
+  }
   fmt::print("kvc-conform: {} {} ({}), {} cases\n", loaded.plugin.name, loaded.plugin.version,
              loaded.plugin.path, cases.size());
   const auto begun = std::chrono::steady_clock::now();
@@ -165,7 +187,7 @@ int run(const Arguments& a, const std::vector<Case>& cases, const RunOptions& op
     std::fflush(stdout);
   });
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begun;
-  fmt::print("{}", summary_line(results, seconds.count()));
+  fmt::print("{}{}", broken_rules(results), summary_line(results, seconds.count()));
   for (const auto& [file, text] : {std::pair(&json, json_of(loaded.plugin, results)),
                                    std::pair(&junit, junit_of(loaded.plugin, results))}) {
     if (!*file) continue;

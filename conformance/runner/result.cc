@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "conformance/rules/rules.h"
@@ -158,6 +159,25 @@ std::string line_of(const CaseResult& r, std::string_view repeat) {
   if (r.outcome == Outcome::warning) return fmt::format("warning    {}: {}\n", r.id, detail);
   return fmt::format("{:<10} {}: {} ({})\n    {}\n    again: {}\n", word_of(r.outcome), r.id,
                      r.rule, text_of_rule(r.rule), detail, repeat);
+}
+
+std::string broken_rules(const std::vector<CaseResult>& results) {
+  std::map<std::string, std::uint64_t> cases_of;
+  for (const CaseResult& r : results) {
+    if (r.outcome == Outcome::pass || r.outcome == Outcome::skipped ||
+        r.outcome == Outcome::warning) {
+      continue;
+    }
+    ++cases_of[r.rule];
+  }
+  if (cases_of.empty()) return {};
+  std::string text = "\nrequirements that do not hold (docs/abi.md says what follows from each):\n";
+  for (const auto& [id, cases] : cases_of) {
+    const rules::Rule* const rule = rules::find_rule(id);
+    text += fmt::format("{} in {} case{}: {}\n", id, cases, cases == 1 ? "" : "s",
+                        rule == nullptr ? std::string_view("?") : rule->text);
+  }
+  return text;
 }
 
 std::string summary_line(const std::vector<CaseResult>& results, double seconds) {

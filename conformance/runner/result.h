@@ -43,6 +43,9 @@ std::string json_of(const Plugin& plugin, const std::vector<CaseResult>& results
 std::string junit_of(const Plugin& plugin, const std::vector<CaseResult>& results);
 // One line per case that did not simply pass.
 std::string line_of(const CaseResult& result, std::string_view repeat);
+// The requirements that were broken, each with its text and in how many cases it came first. Empty:
+// none.
+std::string broken_rules(const std::vector<CaseResult>& results);
 std::string summary_line(const std::vector<CaseResult>& results, double seconds);
 
 }  // namespace kvc::conform

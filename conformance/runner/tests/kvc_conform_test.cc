@@ -161,6 +161,22 @@ BOOST_AUTO_TEST_CASE(options_in_a_folder_are_refused) {
   BOOST_TEST(has(ran.out, "/tmp: cannot be read: Is a directory"), ran.out);
 }
 
+BOOST_AUTO_TEST_CASE(options_that_the_connector_refuses_are_wrong_input) {
+  std::ofstream("kvc_conform_test_wrong.toml") << "[host]\nblock = 24\n";
+  const std::string only = " --only '^open' --connector-config kvc_conform_test_wrong.toml";
+  const Ran ran = run(std::string(KVC_LIB_DIR) + "/libkvc_simple_cpu.so" + only);
+  BOOST_TEST(ran.code == 2, ran.out);
+  BOOST_TEST(has(ran.out, "simple_cpu with the options of kvc_conform_test_wrong.toml: "), ran.out);
+  BOOST_TEST(has(ran.out, "unknown key \"block\""), ran.out);
+  // A connector that opens with nothing at all is judged.
+  BOOST_TEST(run(planted("declines") + only).code == 1);
+}
+
+BOOST_AUTO_TEST_CASE(broken_requirements_are_counted_at_the_end) {
+  const Ran ran = run(planted("nameless") + " --only '^negotiation.the_description'");
+  BOOST_TEST(has(ran.out, "\nKVC-P-023 in 1 case: "), ran.out);
+}
+
 BOOST_AUTO_TEST_CASE(the_command_that_repeats_a_case_is_for_a_shell) {
   const std::string path = "kvc conform's test.so";
   std::remove(path.c_str());

@@ -28,6 +28,13 @@ static kvc_status allocates(const kvc_sched* s, kvc_pending* out) {
   free(p);
   return has_pending(s, out);
 }
+#elif defined(KVC_PLANTED_DECLINES) /* KVC-P-030 */
+static kvc_status declines(const kvc_host_api* host, const kvc_open* open, kvc_sched** out) {
+  (void)host;
+  (void)open;
+  *out = NULL;
+  return KVC_E_ARG;
+}
 #elif defined(KVC_PLANTED_EXITS)
 static const void* exits(kvc_bytes id) {
   if (id.size == 0) exit(3);
@@ -56,6 +63,8 @@ KVC_EXPORT kvc_status kvc_plugin_entry_v1(uint32_t host_minor, kvc_plugin_api* o
   if (out->struct_size == sizeof *out) out->extension = hangs;
 #elif defined(KVC_PLANTED_ALLOCATES)
   if (out->struct_size == sizeof *out) out->has_pending = allocates;
+#elif defined(KVC_PLANTED_DECLINES)
+  if (out->struct_size == sizeof *out) out->open_scheduler = declines;
 #elif defined(KVC_PLANTED_EXITS)
   if (out->struct_size == sizeof *out) out->extension = exits;
 #endif
