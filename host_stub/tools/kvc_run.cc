@@ -3,10 +3,14 @@
 // Exit codes: 0 all is right; 1 the run found wrong bytes, different outputs or leaks, or could not
 // go on; 2 wrong input, nothing was run.
 #include <fmt/format.h>
+#include <chrono>
 #include <cstdio>
 #include <exception>
+#include <memory>
 #include <optional>
+#include <thread>
 
+#include "host_stub/tools/metrics_server.h"
 #include "host_stub/tools/output_file.h"
 #include "host_stub/tools/progress.h"
 #include "host_stub/tools/report_json.h"
@@ -52,6 +56,16 @@ int run(const RunOptions& options) {
 
   auto ready = Run::open(options, inputs.value());
   if (!ready.ok()) return refuse(ready.error());
+  std::unique_ptr<MetricsServer> server;
+  if (options.metrics_port) {
+    auto opened = MetricsServer::open(*options.metrics_port);
+    if (!opened.ok()) return refuse(opened.error());
+    server = std::move(opened).value();
+    std::fputs(
+        fmt::format("kvc-run: http://127.0.0.1:{}/metrics and /explain\n", server->port()).c_str(),
+        stderr);
+    ready.value().serve(server.get());
+  }
   std::fputs(ready.value().geometry().c_str(), stdout);
   std::fflush(stdout);
   ready.value().release_log();
@@ -69,6 +83,10 @@ int run(const RunOptions& options) {
   for (const std::string& fault : report.value().faults()) {
     std::fputs(("kvc-run: " + fault + "\n").c_str(), stderr);
     good = false;
+  }
+  if (server != nullptr && options.metrics_linger_s != 0) {
+    std::fflush(stdout);
+    std::this_thread::sleep_for(std::chrono::seconds(options.metrics_linger_s));
   }
   return good ? exit_right : exit_wrong_result;
 }

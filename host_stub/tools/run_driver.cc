@@ -203,6 +203,7 @@ Status Run::one_pass(const std::string& name, Progress& progress) {
   };
   callbacks.progress = [&](std::uint64_t finished) {
     progress.show(name, finished, inputs_.trace.size());
+    publish(false);
   };
   const auto begin = std::chrono::steady_clock::now();
   const auto counters = engine_->run(source, callbacks);
@@ -216,9 +217,24 @@ Result<RunReport> Run::passes(Progress& progress) {
   for (const std::string& name : options_.passes) {
     Status status = one_pass(name, progress);
     if (!status.ok()) return status;
+    publish(true);
   }
   finish_report();
   return report_;
+}
+
+void Run::publish(bool now) {
+  if (server_ == nullptr) return;
+  const auto time = std::chrono::steady_clock::now();
+  if (!now && time < next_publish_) return;
+  next_publish_ = time + std::chrono::milliseconds(200);
+  MetricsSnapshot s;
+  s.connector = engine_->stats();
+  s.pass = engine_->counters();
+  s.passes = report_.passes.size();
+  s.device = engine_->device_use();
+  if (inputs_.connector) s.explain = engine_->explain(0);
+  server_->publish(std::move(s));
 }
 
 void Run::finish_report() {

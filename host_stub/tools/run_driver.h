@@ -1,9 +1,11 @@
 // Runs the passes of kvc-run through the host engine.
 #pragma once
+#include <chrono>
 #include <memory>
 
 #include "host_stub/engine/engine.h"
 #include "host_stub/tools/log_lines.h"
+#include "host_stub/tools/metrics_server.h"
 #include "host_stub/tools/progress.h"
 #include "host_stub/tools/run_inputs.h"
 #include "host_stub/tools/run_options.h"
@@ -30,6 +32,9 @@ class Run {
   // Model, pools and connector as they are now, for people.
   [[nodiscard]] std::string geometry() const;
 
+  // What a scrape sees from now on: the end of the newest step, a fifth of a second old at most.
+  void serve(MetricsServer* server) { server_ = server; }
+
   // All passes. Before each the device cache is emptied; the engine settles the connector's work at
   // the end of each. Errors: the engine cannot go on.
   Result<RunReport> passes(Progress& progress);
@@ -38,12 +43,15 @@ class Run {
   Run(const RunOptions& options, const RunInputs& inputs) : options_(options), inputs_(inputs) {}
   Status one_pass(const std::string& name, Progress& progress);
   void finish_report();
+  void publish(bool now);
 
   const RunOptions& options_;
   const RunInputs& inputs_;
   std::unique_ptr<LogLines> log_ = std::make_unique<LogLines>();  // outlives the engine
   std::unique_ptr<Engine> engine_;
   std::uint64_t blocks_needed_ = 0;
+  MetricsServer* server_ = nullptr;
+  std::chrono::steady_clock::time_point next_publish_;
   RunReport report_;
 };
 

@@ -155,6 +155,13 @@ void add_options(CLI::App& app, RunOptions& o) {
   add_output(app, "--json", "Write the report, schema kvc.run/1", "OUT.json", o.json);
   add_output(app, "--plot", "Write a picture of tokens by source and pool occupancy", "OUT.svg",
              o.plot);
+  add_number(app, "--metrics-port",
+             "Serve /metrics (Prometheus) and /explain (JSON) on this port of 127.0.0.1 while it "
+             "runs; 0: a free one, which stderr names",
+             {0, 65'535},
+             [&o](std::uint64_t v) { o.metrics_port = static_cast<std::uint16_t>(v); });
+  add_number(app, "--metrics-linger", "Go on serving for so many seconds after the run [0]",
+             {0, 86'400}, [&o](std::uint64_t v) { o.metrics_linger_s = v; });
   app.add_flag(
       "--print-config", o.print_config,
       "Print the model with all defaults and the connector's options, of simple_cpu with all "

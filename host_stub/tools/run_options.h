@@ -29,6 +29,8 @@ struct RunOptions {
   std::uint64_t patience_s = 300;
   std::string json;
   std::string plot;
+  std::optional<std::uint16_t> metrics_port;  // 0: any free one
+  std::uint64_t metrics_linger_s = 0;         // after the run
   bool print_config = false;
 };
 

@@ -1,0 +1,72 @@
+#include "config/connector_file.h"
+
+#include <fmt/format.h>
+
+#include "config/simple_cpu_options.h"
+#include "config/toml_table.h"
+
+namespace kvc::config {
+namespace {
+
+bool given(const toml::table& document, std::string_view table, std::string_view key) {
+  const toml::node_view<const toml::node> node = document[table][key];
+  return static_cast<bool>(node);
+}
+
+// Values that another one makes void.
+void warn_of_unused(const toml::table& document, std::vector<std::string>& warnings) {
+  const auto both = [&](std::string_view table, std::string_view loser, std::string_view winner) {
+    if (given(document, table, loser) && given(document, table, winner)) {
+      warnings.push_back(
+          fmt::format("{0}.{1} is not used: {0}.{2} wins over it", table, loser, winner));
+    }
+  };
+  both("host", "bytes", "blocks");
+  if (document["host"]["unlimited"].value_or(false)) {
+    both("host", "bytes", "unlimited");
+    both("host", "blocks", "unlimited");
+  }
+  if (given(document, "connector", "attach_steps") &&
+      !document["connector"]["single_flight"].value_or(true)) {
+    warnings.push_back("connector.attach_steps is not used: single_flight = false never waits");
+  }
+}
+
+void warn_of_times(std::uint64_t load_ms, std::uint64_t store_ms,
+                   std::vector<std::string>& warnings) {
+  constexpr std::uint64_t short_ms = 100;
+  for (const auto& [name, ms] :
+       {std::pair("load_deadline_ms", load_ms), {"store_deadline_ms", store_ms}}) {
+    if (ms >= short_ms) continue;
+    warnings.push_back(fmt::format(
+        "connector.{} = {}: what a busy machine does not copy in {} ms counts as failed", name, ms,
+        ms));
+  }
+}
+
+}  // namespace
+
+Parsed<ConnectorFile> parse_connector_file(std::string_view text, std::string_view file) {
+  auto kind = without_exceptions<std::string>(file, [&] {
+    const toml::table document = parse_document(text, file);
+    TomlTable root(document, "", file);
+    TomlTable connector = root.table("connector");
+    const auto word = connector.word("kind", {"simple_cpu"});
+    if (!word) {
+      connector.refuse("kind", "whose options are these? kind = \"simple_cpu\" says it");
+    }
+    return std::string("simple_cpu");
+  });
+  if (!kind.ok()) return kind.error();
+  const auto options = parse_simple_cpu(text, file);
+  if (!options.ok()) return options.error();
+  ConnectorFile out;
+  out.kind = kind.value();
+  out.effective = effective_toml(options.value());
+  const toml::table document = parse_document(text, file);  // it did parse
+  warn_of_unused(document, out.warnings);
+  warn_of_times(options.value().load_deadline_ms, options.value().store_deadline_ms, out.warnings);
+  return out;
+}
+
+}  // namespace kvc::config

@@ -1,0 +1,63 @@
+#include "config/connector_file.h"
+
+#include <boost/test/unit_test.hpp>
+
+#include "config/simple_cpu_options.h"
+
+namespace kvc::config {
+namespace {
+
+std::string error_of(std::string_view text) {
+  const auto file = parse_connector_file(text, "c.toml");
+  return file.ok() ? std::string() : file.error().text;
+}
+
+std::vector<std::string> warnings_of(const std::string& text) {
+  const auto file = parse_connector_file("[connector]\nkind = \"simple_cpu\"\n" + text, "c.toml");
+  BOOST_REQUIRE_MESSAGE(file.ok(), error_of(text));
+  return file.value().warnings;
+}
+
+bool one_with(const std::vector<std::string>& warnings, const std::string& part) {
+  return warnings.size() == 1 && warnings.front().find(part) != std::string::npos;
+}
+
+BOOST_AUTO_TEST_SUITE(connector_file)
+
+BOOST_AUTO_TEST_CASE(the_kind_says_whose_options_the_file_holds) {
+  const auto file = parse_connector_file("[connector]\nkind = \"simple_cpu\"\n", "c.toml");
+  BOOST_REQUIRE(file.ok());
+  BOOST_TEST(file.value().kind == "simple_cpu");
+  BOOST_TEST(file.value().warnings.empty());
+  const auto again = parse_simple_cpu(file.value().effective, "effective");
+  BOOST_REQUIRE(again.ok());
+  BOOST_TEST((again.value() == SimpleCpuOptions{}));
+}
+
+BOOST_AUTO_TEST_CASE(a_file_without_a_kind_or_with_another_one_is_refused) {
+  BOOST_TEST(error_of("").find("whose options are these?") != std::string::npos);
+  BOOST_TEST(error_of("[connector]\nkind = \"simple\"\n").find("\"simple_cpu\"") !=
+             std::string::npos);
+  BOOST_TEST(error_of("connector = 3\n").find("c.toml:1:") != std::string::npos);
+  BOOST_TEST(error_of("[connector\n").find("c.toml:1:") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(what_the_connector_refuses_is_refused_in_its_words) {
+  const std::string text = "[connector]\nkind = \"simple_cpu\"\nlease_steps = 9\n";
+  BOOST_TEST(error_of(text) == parse_simple_cpu(text, "c.toml").error().text);
+}
+
+BOOST_AUTO_TEST_CASE(values_that_others_make_void_are_warned_of) {
+  BOOST_TEST(one_with(warnings_of("[host]\nbytes = \"1GiB\"\nblocks = 100\n"), "host.bytes"));
+  BOOST_TEST(one_with(warnings_of("[host]\nblocks = 100\nunlimited = true\n"), "host.blocks"));
+  BOOST_TEST(warnings_of("[host]\nblocks = 100\nunlimited = false\n").empty());
+  BOOST_TEST(one_with(warnings_of("attach_steps = 3\nsingle_flight = false\n"), "attach_steps"));
+  BOOST_TEST(warnings_of("attach_steps = 3\n").empty());
+  BOOST_TEST(one_with(warnings_of("load_deadline_ms = 5\n"), "load_deadline_ms = 5"));
+  BOOST_TEST(warnings_of("load_deadline_ms = 100\n").empty());
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace
+}  // namespace kvc::config

@@ -1,0 +1,147 @@
+#include "host_stub/tools/capacity.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "host_stub/engine/engine.h"
+#include "host_stub/tools/report_text.h"
+
+namespace kvc::host {
+namespace {
+
+std::uint64_t ceil_of(std::uint64_t value, std::uint64_t unit) {
+  return value / unit + (value % unit != 0 ? 1 : 0);
+}
+
+// Blocks of the group that must be in the tier so that the longest hit of a prompt is one
+// (docs/semantics.md section 3): all of full attention, what a window reaches, one state.
+std::uint64_t hit_blocks(const GroupSpec& group, std::uint64_t block, std::uint64_t prompt) {
+  const std::uint64_t all = prompt / block;
+  switch (group.kind) {
+    case GroupKind::sliding:
+      return std::min(all, ceil_of(group.window.n - 1 + group.extra_retained.n, block) + 1);
+    case GroupKind::chunked:
+      return std::min(all, ceil_of(group.window.n, block));
+    case GroupKind::state:
+      return std::min<std::uint64_t>(all, 1);
+    default:
+      return all;
+  }
+}
+
+const char* kind_name(GroupKind kind) {
+  switch (kind) {
+    case GroupKind::full:
+      return "full attention";
+    case GroupKind::sliding:
+      return "sliding window";
+    case GroupKind::chunked:
+      return "chunked attention";
+    case GroupKind::state:
+      return "state";
+    default:
+      return "other";
+  }
+}
+
+std::uint64_t stat(const Engine& engine, const std::string& name) {
+  for (const StatValue& s : engine.stats()) {
+    if (s.name == name) return s.value;
+  }
+  return 0;
+}
+
+void warn_of_blocks(Capacity& c, std::uint64_t prompt) {
+  for (const GroupCapacity& g : c.groups) {
+    if (g.block_tokens < prompt) continue;
+    c.warnings.push_back(fmt::format(
+        "group {}: a block of {} tokens is not shorter than the longest prompt of {}: no prompt "
+        "ever fills one, so none is a hit (a hit leaves one token to compute)",
+        g.name, g.block_tokens, prompt));
+  }
+}
+
+void warn_of_pool(Capacity& c, std::uint64_t prompt) {
+  if (c.grows) {
+    c.warnings.push_back("the pool grows without bound: for measuring only");
+  } else if (c.slots < c.prompt_slots) {
+    c.warnings.push_back(fmt::format(
+        "the pool of {} blocks is smaller than the {} of one prompt of {} tokens: its head pushes "
+        "out its tail, and the longest hit is shorter than the prompt",
+        c.slots, c.prompt_slots, prompt));
+  } else if (c.slots < 4 * c.prompt_slots) {
+    c.warnings.push_back(fmt::format(
+        "the pool holds {:.1f} prompts of {} tokens: few requests find what others left",
+        static_cast<double>(c.slots) / static_cast<double>(c.prompt_slots), prompt));
+  }
+}
+
+}  // namespace
+
+Result<Capacity> capacity_of(const LoadedConnector& connector, const CapacityQuestion& question) {
+  EngineOptions options;
+  options.model = question.model;
+  options.ranks = question.ranks;
+  options.max_running = 1;
+  options.max_prompt_tokens = question.prompt_tokens;
+  options.max_total_tokens = question.prompt_tokens + 1;
+  options.token_budget = question.prompt_tokens;
+  options.connector_toml = question.connector_toml;
+  options.hooks.log = [](std::int32_t, std::string_view) {};
+  if (question.device_blocks == 0) {
+    auto needed = Engine::blocks_needed(options);
+    if (!needed.ok()) return needed.error();
+    options.device_blocks = needed.value();
+  } else {
+    options.device_blocks = question.device_blocks;
+  }
+  auto made = Engine::make(options, connector);
+  if (!made.ok()) return made.error();
+  const Engine& engine = *made.value();
+  Capacity c;
+  c.ranks = engine.ranks();
+  c.block_bytes = engine.block_bytes();
+  c.slots = stat(engine, "host_slots_total");
+  c.grows = c.slots == UINT64_MAX || stat(engine, "host_slots_unlimited") != 0;
+  c.host_bytes = c.grows ? 0 : c.slots * c.block_bytes;
+  c.index_bytes = stat(engine, "index_bytes_now");
+  const Geometry& geometry = engine.geometry();
+  for (const GroupId g : geometry.cacheable()) {
+    const std::uint64_t block = geometry.block_tokens(g).n;
+    const std::uint64_t blocks = hit_blocks(geometry.group(g), block, question.prompt_tokens);
+    c.groups.push_back(
+        {question.model.groups[g].name, kind_name(geometry.group(g).kind), block, blocks});
+    c.prompt_slots += blocks;
+  }
+  warn_of_blocks(c, question.prompt_tokens);
+  warn_of_pool(c, question.prompt_tokens);
+  return c;
+}
+
+std::string capacity_text(const Capacity& c, std::uint64_t prompt_tokens) {
+  std::string out = fmt::format("{:<16} {:<18} {:>12} {:>24}\n", "group", "kind", "tokens/block",
+                                "blocks of one long hit");
+  for (const GroupCapacity& g : c.groups) {
+    out += fmt::format("{:<16} {:<18} {:>12} {:>24}\n", g.name, g.kind, g.block_tokens,
+                       g.prompt_blocks);
+  }
+  out += fmt::format("a block: {} on each of {} ranks\n", bytes_text(c.block_bytes), c.ranks);
+  if (c.grows) {
+    out += "the pool: grows\n";
+  } else {
+    out += fmt::format("the pool: {} blocks, {} on each rank\n", c.slots, bytes_text(c.host_bytes));
+    if (c.prompt_slots != 0) {
+      out += fmt::format("it holds {:.1f} hits of {} tokens ({} blocks each): {:.0f} tokens\n",
+                         static_cast<double>(c.slots) / static_cast<double>(c.prompt_slots),
+                         prompt_tokens, c.prompt_slots,
+                         static_cast<double>(c.slots) / static_cast<double>(c.prompt_slots) *
+                             static_cast<double>(prompt_tokens));
+    }
+  }
+  out += fmt::format("its index: {} when empty, in the scheduler's process\n",
+                     bytes_text(c.index_bytes));
+  return out;
+}
+
+}  // namespace kvc::host

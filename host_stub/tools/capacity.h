@@ -1,0 +1,47 @@
+// What a connector's options come to on a model: bytes, blocks, tokens, and what cannot work.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "config/model_config.h"
+#include "host_stub/loader/loader.h"
+#include "plugin/core/result.h"
+
+namespace kvc::host {
+
+struct CapacityQuestion {
+  config::ModelConfig model;
+  std::uint64_t ranks = 0;          // 0: the model's context parallel size
+  std::uint64_t prompt_tokens = 0;  // the longest prompt, >= 1
+  std::uint64_t device_blocks = 0;  // of the engine; 0: what one longest request needs
+  std::string connector_toml;
+};
+
+struct GroupCapacity {
+  std::string name;
+  std::string kind;
+  std::uint64_t block_tokens = 0;   // B_g
+  std::uint64_t prompt_blocks = 0;  // that one longest prompt needs in the tier to be a hit
+};
+
+struct Capacity {
+  std::vector<GroupCapacity> groups;  // the cacheable ones
+  std::uint64_t ranks = 0;
+  std::uint64_t block_bytes = 0;      // one block of one group on one rank
+  std::uint64_t slots = 0;            // blocks that the tier holds, of all groups together
+  std::uint64_t host_bytes = 0;       // slots x block_bytes, per rank
+  std::uint64_t prompt_slots = 0;     // of one longest prompt
+  std::uint64_t index_bytes = 0;      // of the scheduler role, when it is empty
+  bool grows = false;                 // an unlimited pool
+  std::vector<std::string> warnings;  // one line each: what cannot work, or not well
+};
+
+// Opens the connector on the model with little device memory and asks it what it has: the answer is
+// the connector's own. Errors: whatever refuses, as Engine::make.
+Result<Capacity> capacity_of(const LoadedConnector& connector, const CapacityQuestion& question);
+
+// A table for people; every line ends in a newline.
+[[nodiscard]] std::string capacity_text(const Capacity& capacity, std::uint64_t prompt_tokens);
+
+}  // namespace kvc::host

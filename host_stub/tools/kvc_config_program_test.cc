@@ -1,0 +1,105 @@
+// kvc-config as a program: what it says of good, doubtful and wrong files.
+#include <boost/test/unit_test.hpp>
+
+#include "host_stub/tools/run_program_test.h"
+
+namespace kvc::host {
+namespace {
+
+struct WithFile : ProgramFolder {
+  [[nodiscard]] std::string file(const std::string& text) const {
+    std::ofstream((folder / "c.toml").string()) << text;
+    return (folder / "c.toml").string();
+  }
+  [[nodiscard]] Outcome run(std::vector<std::string> args) const {
+    return run_program(args, "kvc-config");
+  }
+  // A pool of so many blocks on the model.
+  [[nodiscard]] Outcome on(const std::string& name, const std::string& blocks,
+                           std::vector<std::string> more = {}) const {
+    std::vector<std::string> args{
+        "check", file("[connector]\nkind = \"simple_cpu\"\n[host]\nblocks = " + blocks + "\n"),
+        "--model", model(name)};
+    args.insert(args.end(), more.begin(), more.end());
+    return run(args);
+  }
+  static bool has(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+  }
+};
+
+BOOST_FIXTURE_TEST_SUITE(kvc_config_program, WithFile)
+
+BOOST_AUTO_TEST_CASE(every_example_is_right) {
+  const boost::filesystem::path examples = std::string(KVC_SOURCE_DIR) + "/config/examples";
+  std::size_t files = 0;
+  for (const auto& entry : boost::filesystem::directory_iterator(examples)) {
+    if (entry.path().extension() != ".toml") continue;
+    const Outcome out = run({"check", entry.path().string(), "--strict"});
+    BOOST_TEST(out.code == 0, entry.path().string() << ": " << out.out << out.err);
+    BOOST_TEST(has(out.out, ": right, options of "), out.out);
+    ++files;
+  }
+  BOOST_TEST(files >= 3U);
+}
+
+BOOST_AUTO_TEST_CASE(show_prints_every_value) {
+  const Outcome out = run({"show", file("[connector]\nkind = \"simple_cpu\"\nlease_steps = 3\n")});
+  BOOST_TEST(out.code == 0, out.err);
+  BOOST_TEST(has(out.out, "lease_steps = 3\nmax_leases = 64\n"), out.out);
+}
+
+BOOST_AUTO_TEST_CASE(a_wrong_file_is_code_1_with_its_place) {
+  const Outcome out =
+      run({"check", file("[connector]\nkind = \"simple_cpu\"\nlease_stepps = 3\n")});
+  BOOST_TEST(out.code == 1, out.out);
+  BOOST_TEST(has(out.err, "c.toml:3:"), out.err);
+  BOOST_TEST(has(out.err, "lease_steps"), out.err);
+  BOOST_TEST(run({"check", file("")}).code == 1);
+}
+
+BOOST_AUTO_TEST_CASE(wrong_input_is_code_2) {
+  BOOST_TEST(run({}).code == 2);
+  BOOST_TEST(run({"look", file("")}).code == 2);
+  BOOST_TEST(run({"check"}).code == 2);
+  BOOST_TEST(run({"check", "/nowhere.toml"}).code == 2);
+  BOOST_TEST(on("llama", "100", {"--prompt-tokens", "0"}).code == 2);
+  BOOST_TEST(on("llama", "100", {"--promt-tokens", "9"}).code == 2);
+  BOOST_TEST(on("llama", "100", {"--connector", "/nowhere.so"}).code == 2);
+  const Outcome slip = on("llama", "100", {"--promt-tokens", "9"});
+  BOOST_TEST(has(slip.err, "--prompt-tokens"), slip.err);
+}
+
+// llama: blocks of 16 tokens of full attention. The connector itself says how many it holds.
+BOOST_AUTO_TEST_CASE(a_pool_is_measured_in_bytes_blocks_and_tokens) {
+  const Outcome out = on("llama", "2048", {"--prompt-tokens", "4096", "--bytes-per-token", "512"});
+  BOOST_TEST(out.code == 0, out.err);
+  BOOST_TEST(has(out.out, "the pool: 2048 blocks, 16.0 MiB on each rank\n"), out.out);
+  BOOST_TEST(has(out.out, "it holds 8.0 hits of 4096 tokens (256 blocks each): 32768 tokens\n"),
+             out.out);
+  BOOST_TEST(out.err == "");
+}
+
+BOOST_AUTO_TEST_CASE(what_cannot_work_is_warned_of) {
+  const Outcome small = on("llama", "100", {"--prompt-tokens", "4096"});
+  BOOST_TEST(small.code == 0);
+  BOOST_TEST(
+      has(small.err, "warning: the pool of 100 blocks is smaller than the 256 of one prompt"),
+      small.err);
+  BOOST_TEST(has(small.out, "1 warning\n"), small.out);
+  BOOST_TEST(on("llama", "100", {"--prompt-tokens", "4096", "--strict"}).code == 1);
+  const Outcome few = on("llama", "600", {"--prompt-tokens", "4096"});
+  BOOST_TEST(has(few.err, "warning: the pool holds 2.3 prompts of 4096 tokens"), few.err);
+  const Outcome longer = on("qwen3.5-4b", "1000", {"--prompt-tokens", "784"});
+  BOOST_TEST(has(longer.err, "a block of 784 tokens is not shorter than the longest prompt of 784"),
+             longer.err);
+  const Outcome grows =
+      run({"check", file("[connector]\nkind = \"simple_cpu\"\n[host]\nunlimited = true\n"),
+           "--model", model("llama")});
+  BOOST_TEST(has(grows.err, "grows without bound"), grows.err);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace
+}  // namespace kvc::host

@@ -1,0 +1,34 @@
+// /metrics and /explain of a run, for Prometheus and for people.
+#pragma once
+#include <cstdint>
+#include <memory>
+
+#include "host_stub/tools/metrics_text.h"
+#include "plugin/core/result.h"
+
+namespace kvc::host {
+
+// Serves the last snapshot on 127.0.0.1, in threads of its own. GET /metrics: Prometheus text;
+// GET /explain: JSON; anything else: 404.
+//
+// Threads:    publish from one; requests come on the server's own.
+// Owns:       the socket and the threads, until it is destroyed.
+// Invariants: a request never waits for the engine, and the engine never for a request.
+class MetricsServer {
+ public:
+  // `port` 0: any free one. Code::arg naming the port that cannot be bound.
+  static Result<std::unique_ptr<MetricsServer>> open(std::uint16_t port);
+  MetricsServer(const MetricsServer&) = delete;
+  MetricsServer& operator=(const MetricsServer&) = delete;
+  ~MetricsServer();
+
+  [[nodiscard]] std::uint16_t port() const;
+  void publish(MetricsSnapshot snapshot);
+
+ private:
+  struct Body;
+  explicit MetricsServer(std::unique_ptr<Body> body);
+  std::unique_ptr<Body> body_;
+};
+
+}  // namespace kvc::host

@@ -1,0 +1,93 @@
+#include <httplib.h>
+
+#include <boost/test/unit_test.hpp>
+
+#include "host_stub/tools/metrics_server.h"
+
+namespace kvc::host {
+namespace {
+
+MetricsSnapshot example() {
+  MetricsSnapshot s;
+  s.connector = {{"lookups", "", 7},
+                 {"host_slots_total", "", 100},
+                 {"host_slots_used_now", "", 40},
+                 {"loaded_bytes", "", 4096},
+                 {"handoffs", "outcome=stored", 3},
+                 {"handoffs", "outcome=pending", 0},
+                 {"1 odd\nname", "a b=x\"y\\z,bad", 1}};
+  s.pass.external_hit_tokens = 1234;
+  s.explain = "{\"requests\":[]}";
+  return s;
+}
+
+bool has_line(const std::string& text, const std::string& line) {
+  return ("\n" + text).find("\n" + line + "\n") != std::string::npos;
+}
+
+BOOST_AUTO_TEST_SUITE(run_metrics)
+
+BOOST_AUTO_TEST_CASE(levels_are_gauges_and_the_rest_counts_up) {
+  const std::string text = metrics_text(example());
+  BOOST_TEST(has_line(text, "# TYPE kvc:lookups_total counter"), text);
+  BOOST_TEST(has_line(text, "kvc:lookups_total 7"), text);
+  BOOST_TEST(has_line(text, "# TYPE kvc:host_slots gauge"), text);
+  BOOST_TEST(has_line(text, "kvc:host_slots 100"), text);
+  BOOST_TEST(has_line(text, "kvc:host_slots_used 40"), text);
+  BOOST_TEST(has_line(text, "kvc:run_prompt_tokens{source=\"connector\"} 1234"), text);
+}
+
+BOOST_AUTO_TEST_CASE(names_of_vllm_are_used_where_it_has_them) {
+  const std::string text = metrics_text(example());
+  BOOST_TEST(has_line(text, "vllm:kv_offload_load_bytes_total 4096"), text);
+  BOOST_TEST(has_line(text, "vllm:simple_kv_offload_save_outcomes_total{outcome=\"stored\"} 3"),
+             text);
+}
+
+BOOST_AUTO_TEST_CASE(every_family_has_its_type_once_and_its_samples_together) {
+  const std::string text = metrics_text(example());
+  const std::string type = "# TYPE vllm:simple_kv_offload_save_outcomes_total ";
+  BOOST_TEST(text.find(type) != std::string::npos);
+  BOOST_TEST(text.find(type) == text.rfind(type));
+  BOOST_TEST(text.find("{outcome=\"pending\"} 0\n"
+                       "vllm:simple_kv_offload_save_outcomes_total{outcome=\"stored\"} 3\n") !=
+             std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(names_and_labels_of_a_foreign_connector_cannot_break_the_format) {
+  const std::string text = metrics_text(example());
+  BOOST_TEST(has_line(text, "kvc:_1_odd_name_total{a_b=\"x\\\"y\\\\z\"} 1"), text);
+}
+
+BOOST_AUTO_TEST_CASE(the_server_shows_the_newest_snapshot_and_nothing_else) {
+  auto opened = MetricsServer::open(0);
+  BOOST_REQUIRE(opened.ok());
+  MetricsServer& server = *opened.value();
+  httplib::Client client("127.0.0.1", server.port());
+  BOOST_TEST(client.Get("/explain")->body == "{}");
+  server.publish(example());
+  const auto metrics = client.Get("/metrics");
+  BOOST_REQUIRE(metrics);
+  BOOST_TEST(metrics->status == 200);
+  BOOST_TEST(metrics->body == metrics_text(example()));
+  BOOST_TEST(metrics->get_header_value("Content-Type").starts_with("text/plain; version=0.0.4"));
+  BOOST_TEST(client.Get("/explain")->body == example().explain);
+  BOOST_TEST(client.Get("/")->status == 404);
+}
+
+BOOST_AUTO_TEST_CASE(a_port_that_is_taken_is_refused_by_its_number) {
+  auto first = MetricsServer::open(0);
+  BOOST_REQUIRE(first.ok());
+  const auto second = MetricsServer::open(first.value()->port());
+  BOOST_REQUIRE(!second.ok());
+  BOOST_TEST(second.error().text.find(std::to_string(first.value()->port())) != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(a_server_that_nobody_asked_ends_at_once) {
+  for (int i = 0; i < 20; ++i) BOOST_TEST(MetricsServer::open(0).ok());
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace
+}  // namespace kvc::host
