@@ -5,6 +5,7 @@
 #include <boost/test/unit_test.hpp>
 #include <map>
 
+#include "plugin/coordinator/key_hash.h"
 #include "plugin/coordinator/test_support.h"
 #include "plugin/core/prng.h"
 #include "plugin/tests/seed.h"
@@ -48,6 +49,36 @@ BOOST_AUTO_TEST_CASE(a_slot_keeps_its_first_key_as_primary) {
   BOOST_TEST(index.erase_slot(1) == 1u);
   BOOST_TEST(index.find(0, keys.at(1)) == no_slot);
   BOOST_TEST(index.verify().ok());
+}
+
+BOOST_AUTO_TEST_CASE(keys_differ_in_any_byte_at_any_length) {
+  for (std::uint32_t n = 8; n <= 32; ++n) {
+    std::array<std::byte, 32> a{};
+    for (std::uint32_t i = 0; i < n; ++i) a[i] = static_cast<std::byte>(37 * i + n);
+    std::array<std::byte, 32> b = a;
+    BOOST_TEST(key_hash::equal(a.data(), b.data(), n));
+    for (std::uint32_t i = 0; i < 32; ++i) {
+      b[i] ^= std::byte{0x10};
+      BOOST_TEST(key_hash::equal(a.data(), b.data(), n) == (i >= n), "byte " << i << " of " << n);
+      b[i] = a[i];
+    }
+  }
+}
+
+// A search ends at an empty place: a table that grows late enough to be full has none.
+BOOST_AUTO_TEST_CASE(an_absent_key_is_looked_for_in_vain_at_every_size) {
+  FlatIndex index = make_index(0);
+  const Keys keys(5000);
+  for (SlotId i = 0; i < 4999; ++i) {
+    BOOST_REQUIRE((index.insert(0, keys.at(i), i, {16 * (i + 1)}) == Code::ok));
+    BOOST_REQUIRE(index.find(0, keys.at(4999)) == no_slot);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_flat_index_knows_of_no_broken_list_of_keys) {
+  const FlatIndex index = make_index(4);
+  const Keys keys(2);
+  BOOST_TEST(index.keys_follow(0, {keys.at(0), 16, 2}));
 }
 
 BOOST_AUTO_TEST_CASE(the_first_holder_of_a_duplicate_key_wins) {

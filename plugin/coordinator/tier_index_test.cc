@@ -54,6 +54,17 @@ BOOST_AUTO_TEST_CASE(a_bad_parent_counts_as_present) {
   t.require_sound();
 }
 
+#if !defined(KVC_ABORT_ON_CHECK)
+BOOST_AUTO_TEST_CASE(a_run_that_is_closed_is_not_open_while_its_entries_live) {
+  Tier t(only_full);
+  const RunId a = t.index.open_run();
+  t.store(0, 0, 4, a);
+  t.index.close_run(a);
+  BOOST_CHECK_THROW(t.index.close_run(a), BrokenInvariant);
+  BOOST_CHECK_THROW(t.index.close_run(a + 1), BrokenInvariant);
+}
+#endif
+
 // --- (b)
 
 BOOST_AUTO_TEST_CASE(a_reserved_child_keeps_its_parent) {

@@ -146,8 +146,7 @@ class Records {
 
   // The keyed record, or no_slot.
   [[nodiscard]] SlotId find(GroupId group, const std::byte* k) const {
-    const std::uint64_t word = table_[place(tag_of(group, k), k)];
-    return word == 0 ? no_slot : slot_at(word);
+    return slot_at(table_[place(tag_of(group, k), k)]);
   }
   // find of the key, or show of the slot, comes soon: the one miss that no order of slots spares.
   void expect_find(GroupId group, const std::byte* k) const {
@@ -203,6 +202,8 @@ class Records {
   [[nodiscard]] static std::uint32_t tag_at(std::uint64_t word) {
     return static_cast<std::uint32_t>(word >> 32U);
   }
+  // no_slot: of an empty place.
+  static_assert(no_slot == UINT32_MAX);
   [[nodiscard]] static SlotId slot_at(std::uint64_t word) {
     return (static_cast<std::uint32_t>(word) & slot_mask) - 1;
   }
