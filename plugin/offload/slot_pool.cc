@@ -126,6 +126,7 @@ std::uint32_t SlotPool::page_slots(SlotId entry) const { return per_page_[class_
 std::string SlotPool::verify() const {
   std::uint64_t used_total = 0;
   std::uint64_t listed = 0;
+  std::uint64_t with_room = 0;  // pages that must be in a list
   if (single()) {
     for (std::uint64_t e = 0; e < fresh_; ++e) {
       used_total += used_[e] != 0;
@@ -147,6 +148,7 @@ std::string SlotPool::verify() const {
                          p.cls_plus_1);
     }
     used_total += used_here;
+    with_room += p.used == 0 || p.used != per_page_[p.cls_plus_1 - 1];
   }
   if (used_total != used_total_) {
     return fmt::format("{} slots are used, counted {}", used_total, used_total_);
@@ -163,7 +165,8 @@ std::string SlotPool::verify() const {
       }
     }
   }
-  return {};
+  return listed == with_room ? ""
+                             : fmt::format("{} pages have room, {} are listed", with_room, listed);
 }
 
 }  // namespace kvc

@@ -122,6 +122,25 @@ BOOST_AUTO_TEST_CASE(a_pool_without_a_limit_grows_in_jumps_and_takes_no_number_t
   BOOST_TEST(book.held() == 0u);
 }
 
+BOOST_AUTO_TEST_CASE(ids_next_to_each_other_are_one_range_in_any_order) {
+  IdHistory up;
+  IdHistory down;
+  IdHistory gap;
+  for (std::uint64_t id = 1; id <= 100; ++id) {
+    up.insert(id);
+    down.insert(101 - id);
+    if (id % 2 != 0) gap.insert(id);
+  }
+  BOOST_TEST(up.ranges() == 1U);
+  BOOST_TEST(down.ranges() == 1U);
+  BOOST_TEST(gap.ranges() == 50U);
+  for (std::uint64_t id = 2; id <= 98; id += 2) gap.insert(id);
+  BOOST_TEST(gap.ranges() == 1U);
+  BOOST_TEST(!gap.contains(0));
+  BOOST_TEST(gap.contains(99));
+  BOOST_TEST(!gap.contains(100));
+}
+
 BOOST_AUTO_TEST_CASE(ids_in_order_cost_one_range_and_scattered_ones_are_remembered) {
   IdHistory ids;
   for (std::uint64_t i = 1; i <= 1000; ++i) ids.insert(i);
@@ -136,6 +155,21 @@ BOOST_AUTO_TEST_CASE(ids_in_order_cost_one_range_and_scattered_ones_are_remember
     BOOST_REQUIRE_EQUAL(few.contains(id), twin.contains(id));
     if (twin.insert(id).second) few.insert(id);
   }
+}
+
+// Behind the end of the line is the stack: what is written there only ASan sees.
+BOOST_AUTO_TEST_CASE(a_fault_that_is_longer_than_a_line_is_cut) {
+  LogHost host;
+  PeerFaults faults(host);
+  const std::string text(1000, 'x');
+  faults.report("a-rule", "{}", text);
+  faults.report(text, "{}", text);
+  faults.report("a-rule", "short");
+  BOOST_REQUIRE(host.lines.size() == 3U);
+  const std::string begin = "the host broke rule a-rule: ";
+  BOOST_TEST(host.lines[0] == begin + text.substr(0, 320 - begin.size()));
+  BOOST_TEST(host.lines[1].size() == 320U);
+  BOOST_TEST(host.lines[2] == begin + "short");
 }
 
 BOOST_AUTO_TEST_CASE(every_outcome_has_its_counter) {

@@ -69,6 +69,45 @@ struct Fixture {
 
 BOOST_AUTO_TEST_SUITE(offload_tier)
 
+BOOST_AUTO_TEST_CASE(more_slots_than_ids_are_refused_with_pages_and_slots) {
+  const Geometry geometry = two_groups();
+  EventRing events(64);
+  HostTier tier(geometry, 16, false, events);
+  const std::uint64_t pages = (std::uint64_t{1} << 31U) / 4;
+  const Status refused = tier.resize(sizes(pages, {4}, false), 16);
+  BOOST_TEST((refused.code == Code::arg));
+  BOOST_TEST(refused.text == "536870912 pages of 4 slots are more than 2^31 slots");
+  BOOST_TEST(!tier.resize(sizes(UINT64_MAX - 1, {1}, false), 16).ok());
+  BOOST_TEST(tier.resize(sizes(4, {4}, false), 16).ok());
+}
+
+// A request that could get no run is scheduled all the same.
+BOOST_AUTO_TEST_CASE(scheduling_no_run_is_nothing) {
+  Fixture f;
+  f.store(1, 16, f.run);
+  f.tier.schedule(no_run);
+  BOOST_TEST(f.has(1));
+}
+
+BOOST_AUTO_TEST_CASE(what_a_live_request_wrote_deepest_is_not_counted_as_evictable) {
+  const Geometry geometry = two_groups();
+  EventRing events(64);
+  HostTier tier(geometry, 16, true, events);
+  BOOST_REQUIRE(tier.resize(sizes(4, {1}, false), 16).ok());
+  const RunId run = tier.open_run();
+  Refusal why = Refusal::none;
+  const auto k = key(1);
+  const SlotId e =
+      tier.reserve(0, k.data(), KeyView{k.data(), 16, 1}, Tokens{16}, run, no_slot, why);
+  BOOST_REQUIRE(e != no_slot);
+  tier.publish(e, 0);
+  BOOST_TEST(tier.numbers().writer_pins == 1U);
+  BOOST_TEST(tier.evictable() == 0U);
+  tier.close_run(run);
+  BOOST_TEST(tier.evictable() == 1U);
+  BOOST_TEST(tier.verify() == "");
+}
+
 BOOST_AUTO_TEST_CASE(lookups_see_published_entries_only) {
   Fixture f;
   Refusal why = Refusal::none;
@@ -260,6 +299,10 @@ BOOST_AUTO_TEST_CASE(random_use_of_pages_keeps_the_books) {
   use_pages_at_random(singles, 2);
   SlotPool growing(UINT64_MAX, {1});
   use_pages_at_random(growing, 1);
+  SlotPool growing_pages(UINT64_MAX, {1, 3});
+  BOOST_TEST(growing_pages.entries_max() == UINT64_MAX);
+  BOOST_TEST(pages.entries_max() == 40U);
+  use_pages_at_random(growing_pages, 2);
 }
 
 BOOST_AUTO_TEST_CASE(free_numbers_come_back_lowest_first) {
