@@ -101,7 +101,7 @@ void HandoffPlanner::offer_set(std::span<Item> set, StoreSelection& selection) {
       end(item, Outcome::skipped_already_cached);
     } else {
       ++wanted;
-      orphans += item.candidate.budgeted && selection.new_orphan(item.candidate);
+      orphans += selection.new_orphan(item.candidate);
     }
   }
   const bool affordable = orphans <= selection.orphans_left();

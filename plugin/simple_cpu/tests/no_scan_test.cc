@@ -136,6 +136,21 @@ BOOST_AUTO_TEST_CASE(
   }
 }
 
+// Its positions are in another request's open copies; nothing can have changed before one ends.
+BOOST_AUTO_TEST_CASE(a_request_that_waits_for_others_is_looked_at_when_copies_end) {
+  std::unique_ptr<Rig> rig = quiet_rig(attention);
+  BOOST_REQUIRE(rig->begin(1, tokens_of(1, 320)) == Code::ok);
+  BOOST_REQUIRE(rig->begin(2, tokens_of(1, 320)) == Code::ok);
+  rig->step({{1, 320, rig->fresh_tables(320, 1)}, {2, 320, rig->fresh_tables(320, 1000)}});
+  BOOST_REQUIRE(rig->offers().pending > 20u);
+  rig->step({{2, 320, {}}});
+  const OpCounts waits = ops_of([&] { rig->step({{2, 320, {}}}); });
+  BOOST_TEST(waits[Op::position] + waits[Op::entry] == 0u, text_of(waits));
+  rig->finish_all();
+  const OpCounts ended = ops_of([&] { rig->step({{2, 320, {}}}); });
+  BOOST_TEST(ended[Op::entry] > 0u, text_of(ended));
+}
+
 BOOST_AUTO_TEST_CASE(a_table_that_grows_costs_its_new_entries) {
   std::unique_ptr<Rig> rig = running_rig(attention, 99'000);
   Tables tables = rig->fresh_tables(99'000 + 32, 1);

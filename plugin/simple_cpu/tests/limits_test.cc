@@ -1,0 +1,191 @@
+// Where exactly a limit lies: plan room, hold budget, patience, and what one failure reaches.
+#include <boost/test/unit_test.hpp>
+
+#include "plugin/simple_cpu/tests/rig.h"
+
+namespace kvc {
+namespace {
+
+using namespace test;
+
+constexpr std::uint64_t ms = 1'000'000;
+
+Layout fa16() { return {{full(16)}, 16, 16, 1}; }
+
+std::size_t store_copies(const std::vector<PlanCopyOf>& jobs) {
+  std::size_t n = 0;
+  for (const PlanCopyOf& job : jobs) n += job.kind == JobKind::store ? job.copies.size() : 0;
+  return n;
+}
+
+Layout states3() { return {{full(64), state(64), state(64), state(64)}, 16, 64, 1}; }
+
+BOOST_AUTO_TEST_SUITE(simple_cpu_limits)
+
+BOOST_AUTO_TEST_CASE(states_handed_off_by_a_running_request_cost_no_hold_budget) {
+  SimpleCpuSchedulerOptions options;
+  options.held_device_blocks_max = 1;
+  Rig rig(states3(), 16, options);
+  rig.begin(1, tokens_of(1, 100));
+  const Tables tables{{1, 2}, {}, {}, {}};
+  rig.alloc(1, 0, tables);
+  rig.step({{1, 64, tables}}, {},
+           {{1, 1, 5, Tokens{64}}, {2, 1, 6, Tokens{64}}, {3, 1, 7, Tokens{64}}});
+  BOOST_TEST(rig.handoffs().pending == 3u);
+  BOOST_TEST(rig.stat("holds_orphaned_now") == 0u);
+  rig.finish_all();
+  BOOST_TEST(rig.handoffs().stored == 3u);
+}
+
+BOOST_AUTO_TEST_CASE(blocks_that_another_table_names_cost_no_hold_budget_at_an_end) {
+  SimpleCpuSchedulerOptions options;
+  options.held_device_blocks_max = 1;
+  Rig rig(fa16(), 16, options);
+  const Tables tables{{1, 2, 3, 4, 5}};
+  for (const RequestId id : {1u, 2u}) {
+    rig.begin(id, tokens_of(1, 65));
+    rig.alloc(id, 0, tables);
+  }
+  rig.step({{1, 0, tables}, {2, 0, tables}});
+  rig.end(1, 64, tables);
+  BOOST_TEST(rig.last_held.size() == 4u);
+  BOOST_TEST(rig.offers().dropped_hold_budget == 0u);
+  BOOST_TEST(rig.stat("holds_orphaned_now") == 0u);
+  rig.drain();
+  BOOST_TEST(rig.offers().stored == 4u);
+}
+
+BOOST_AUTO_TEST_CASE(states_of_a_preempted_request_count_as_orphaned_until_their_copies_end) {
+  Rig rig(states3());
+  rig.begin(1, tokens_of(1, 100));
+  const Tables tables{{1, 2}, {}, {}, {}};
+  rig.alloc(1, 0, tables);
+  rig.step({{1, 64, tables}}, {},
+           {{1, 1, 5, Tokens{64}}, {2, 1, 6, Tokens{64}}, {3, 1, 7, Tokens{64}}});
+  rig.step({}, {1});
+  BOOST_TEST(rig.stat("holds_orphaned_now") == 4u);
+  rig.finish_all();
+  BOOST_TEST(rig.stat("holds_orphaned_now") == 0u);
+}
+
+// The states of a boundary fit a plan that has room for exactly them.
+BOOST_AUTO_TEST_CASE(states_fill_a_plan_to_its_last_copy) {
+  OpenLimits limits = limits_of();
+  limits.max_total_tokens = limits.max_prompt_tokens = Tokens{65};
+  bool refused = false;
+  for (std::uint64_t room = 1; room < 40; ++room) {
+    SimpleCpuSchedulerOptions options;
+    options.plan_bytes_max = plan_bytes(1, room);
+    TestHost host;
+    if (!make_simple_cpu_scheduler(geometry_of(states3()), limits, options, host).ok()) {
+      refused = true;
+      continue;
+    }
+    Rig rig(states3(), 64, options, limits);
+    std::vector<Sched> scheduled;
+    std::vector<Handoff> handoffs;
+    for (RequestId id = 1; id <= 3; ++id) {  // four copies each
+      const auto first = static_cast<BlockId>(10 * id);
+      rig.begin(id, tokens_of(static_cast<std::uint32_t>(id), 65));
+      const Tables tables{{first, first + 1}, {}, {}, {}};
+      rig.alloc(id, 0, tables);
+      scheduled.push_back({id, 64, tables});
+      for (GroupId g = 1; g <= 3; ++g) handoffs.push_back({g, id, first + 1 + g, Tokens{64}});
+    }
+    const std::size_t copies = store_copies(rig.step(scheduled, {}, handoffs));
+    const std::uint64_t states =
+        std::min<std::uint64_t>(3, (room - std::min<std::uint64_t>(room, 3)) / 3);
+    BOOST_TEST_CONTEXT("room for " << room << ", " << copies << " copies") {
+      BOOST_TEST(rig.handoffs().pending == 3 * states);
+      BOOST_TEST(rig.handoffs().dropped_plan_full == 9 - 3 * states);
+    }
+  }
+  BOOST_TEST(refused);
+}
+
+BOOST_AUTO_TEST_CASE(a_request_waits_for_half_of_the_deadline_of_anothers_load) {
+  SimpleCpuSchedulerOptions options;
+  options.load_deadline_ms = 1000;
+  Rig rig(fa16(), 16, options);
+  rig.host.now = 5000 * ms;
+  rig.serve(1, tokens_of(1, 65), 1);
+  for (const RequestId id : {2u, 3u}) rig.begin(id, tokens_of(1, 65));
+  BOOST_TEST(rig.hit(2) == 64u);
+  rig.alloc(2, 64, {{11, 12, 13, 14, 15}});
+  rig.step();
+  rig.host.now = 5500 * ms;
+  BOOST_CHECK(rig.lookup_code(3) == Code::later);
+  rig.host.now = 5500 * ms + 1;
+  BOOST_TEST(rig.hit(3) == 64u);
+}
+
+// Else one load after the other would keep it waiting for ever.
+BOOST_AUTO_TEST_CASE(a_store_that_waited_goes_before_the_next_load_of_a_full_plan) {
+  OpenLimits limits = limits_of();
+  limits.max_total_tokens = limits.max_prompt_tokens = Tokens{65};
+  SimpleCpuSchedulerOptions options;
+  options.plan_bytes_max = plan_bytes(1, 7);
+  Rig rig(fa16(), 32, options, limits);
+  rig.serve(1, tokens_of(1, 65), 1);
+  rig.serve(2, tokens_of(2, 65), 1);
+  rig.begin(3, tokens_of(3, 65));
+  const Tables third{{31, 32, 33, 34, 35}};
+  rig.alloc(3, 0, third);
+  rig.step({{3, 0, third}});
+  for (const RequestId id : {4u, 5u}) {
+    rig.begin(id, tokens_of(static_cast<std::uint32_t>(id - 3), 65));
+    BOOST_TEST(rig.hit(id) == 64u);
+  }
+  const JobId first = rig.alloc(4, 64, {{11, 12, 13, 14, 15}});
+  const JobId store = rig.end(3, 64, third);
+  auto jobs = rig.step();
+  BOOST_REQUIRE_EQUAL(jobs.size(), 1u);
+  BOOST_TEST(jobs[0].job == first);
+  BOOST_TEST(rig.hit(5) == 64u);
+  const JobId second = rig.alloc(5, 64, {{21, 22, 23, 24, 25}});
+  jobs = rig.step();
+  BOOST_REQUIRE_EQUAL(jobs.size(), 1u);
+  BOOST_TEST(jobs[0].job == store);
+  jobs = rig.step();
+  BOOST_REQUIRE_EQUAL(jobs.size(), 1u);
+  BOOST_TEST(jobs[0].job == second);
+  rig.finish_all();
+}
+
+BOOST_AUTO_TEST_CASE(a_table_that_is_too_short_is_one_fault_however_much_it_lacks) {
+  Rig rig(fa16(), 16);
+  rig.begin(1, tokens_of(1, 90));
+  rig.alloc(1, 0, {{1, 2}});
+  const std::size_t before = rig.host.faults();
+  rig.step({{1, 90, {{1, 2}}}});
+  BOOST_TEST(rig.host.faults() == before + 1);
+  BOOST_TEST(rig.offers().dropped_bad_offer + rig.offers().dropped_no_parent >= 3u);
+}
+
+BOOST_AUTO_TEST_CASE(a_source_failure_ends_the_leases_of_its_path_and_no_others) {
+  SimpleCpuSchedulerOptions options;
+  options.single_flight = false;
+  Rig rig(fa16(), 32, options);
+  rig.serve(1, tokens_of(1, 65), 1);
+  rig.serve(2, tokens_of(2, 65), 1);
+  rig.begin(3, tokens_of(1, 65));
+  rig.begin(4, tokens_of(1, 65));
+  rig.begin(5, tokens_of(2, 65));
+  BOOST_TEST(rig.hit(3) == 64u);
+  const JobId load = rig.alloc(3, 64, {{11, 12, 13, 14, 15}});
+  rig.step();
+  BOOST_TEST(rig.hit(4) == 64u);
+  BOOST_TEST(rig.hit(5) == 64u);
+  BOOST_TEST(rig.stat("leases_open_now") == 2u);
+  rig.report(load, 0, Code::io, {{0, 12, 1, 0, Code::io, FailedSide::source}});
+  BOOST_TEST(rig.stat("leases_open_now") == 1u);
+  // The other one is still what it was: nothing but its load pins it now.
+  rig.alloc(5, 64, {{21, 22, 23, 24, 25}});
+  BOOST_TEST(rig.stat("leases_open_now") == 0u);
+  BOOST_TEST(rig.last_held.size() == 4u);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace
+}  // namespace kvc
