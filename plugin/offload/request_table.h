@@ -73,7 +73,6 @@ struct alignas(64) Request {
   Tokens store_limit = no_token_limit;
   Tokens device;                     // of the last lookup
   Tokens offered;                    // by the last lookup, beyond device
-  Tokens total;                      // of the last lookup
   std::uint64_t attach_answers = 0;  // of this admission
   // Copies ended in all when the waiting positions were tried last.
   std::uint64_t waits_checked = 0;

@@ -110,7 +110,6 @@ LookupAnswer LookupFlow::find(RequestIndex index, const LookupQuery& query) {
 
 LookupAnswer LookupFlow::note(RequestIndex index, const LookupQuery& query, LookupAnswer answer) {
   Request& r = core_.requests[index];
-  r.total = query.total;
   r.device = query.device;
   r.offered = answer.external;
   ++core_.counters.lookups;

@@ -103,8 +103,19 @@ BOOST_AUTO_TEST_CASE(what_a_live_request_wrote_deepest_is_not_counted_as_evictab
   tier.publish(e, 0);
   BOOST_TEST(tier.numbers().writer_pins == 1U);
   BOOST_TEST(tier.evictable() == 0U);
-  tier.close_run(run);
+  const RunId other = tier.open_run();
+  const auto k2 = key(2);
+  const SlotId leased =
+      tier.reserve(0, k2.data(), KeyView{k2.data(), 16, 1}, Tokens{16}, other, no_slot, why);
+  BOOST_REQUIRE(leased != no_slot);
+  tier.publish(leased, 0);
+  tier.close_run(other);
   BOOST_TEST(tier.evictable() == 1U);
+  tier.pin(leased, PinKind::lease);
+  BOOST_TEST(tier.evictable() == 0U);
+  tier.unpin(leased, PinKind::lease);
+  tier.close_run(run);
+  BOOST_TEST(tier.evictable() == 2U);
   BOOST_TEST(tier.verify() == "");
 }
 
