@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <array>
+
+#include "config/offloading_options.h"
 #include "config/simple_cpu_options.h"
 #include "config/toml_table.h"
 
@@ -46,26 +49,41 @@ void warn_of_times(std::uint64_t load_ms, std::uint64_t store_ms,
 
 }  // namespace
 
-Parsed<ConnectorFile> parse_connector_file(std::string_view text, std::string_view file) {
-  auto kind = without_exceptions<std::string>(file, [&] {
-    const toml::table document = parse_document(text, file);
-    TomlTable root(document, "", file);
-    TomlTable connector = root.table("connector");
-    const auto word = connector.word("kind", {"simple_cpu"});
-    if (!word) {
-      connector.refuse("kind", "whose options are these? kind = \"simple_cpu\" says it");
-    }
-    return std::string("simple_cpu");
-  });
-  if (!kind.ok()) return kind.error();
-  const auto options = parse_simple_cpu(text, file);
+namespace {
+
+// The options in the words of their connector.
+template <class Options>
+Parsed<ConnectorFile> with_options(const Parsed<Options>& options, std::string_view text,
+                                   std::string_view file) {
   if (!options.ok()) return options.error();
   ConnectorFile out;
-  out.kind = kind.value();
   out.effective = effective_toml(options.value());
   const toml::table document = parse_document(text, file);  // it did parse
   warn_of_unused(document, out.warnings);
   warn_of_times(options.value().load_deadline_ms, options.value().store_deadline_ms, out.warnings);
+  return out;
+}
+
+}  // namespace
+
+Parsed<ConnectorFile> parse_connector_file(std::string_view text, std::string_view file) {
+  static constexpr std::array<const char*, 2> kinds{"simple_cpu", "offloading"};
+  auto kind = without_exceptions<std::size_t>(file, [&] {
+    const toml::table document = parse_document(text, file);
+    TomlTable root(document, "", file);
+    TomlTable connector = root.table("connector");
+    const auto word = connector.word("kind", {kinds[0], kinds[1]});
+    if (!word) {
+      connector.refuse("kind",
+                       "whose options are these? kind = \"simple_cpu\" or \"offloading\" says it");
+    }
+    return *word;
+  });
+  if (!kind.ok()) return kind.error();
+  Parsed<ConnectorFile> out = kind.value() == 0
+                                  ? with_options(parse_simple_cpu(text, file), text, file)
+                                  : with_options(parse_offloading(text, file), text, file);
+  if (out.ok()) out.value().kind = kinds[kind.value()];
   return out;
 }
 

@@ -9,7 +9,7 @@
 namespace kvc::config {
 
 struct ConnectorFile {
-  std::string kind;                   // "simple_cpu"
+  std::string kind;                   // "simple_cpu" or "offloading"
   std::string effective;              // all values, defaults included, as TOML
   std::vector<std::string> warnings;  // one line each: legal, and hardly what was meant
 };

@@ -34,6 +34,17 @@ BOOST_AUTO_TEST_CASE(the_kind_says_whose_options_the_file_holds) {
   BOOST_TEST((again.value() == SimpleCpuOptions{}));
 }
 
+BOOST_AUTO_TEST_CASE(options_of_the_other_connector_are_read_in_its_words) {
+  const auto file = parse_connector_file(
+      "[connector]\nkind = \"offloading\"\nblocks_per_chunk = 4\nload_deadline_ms = 5\n", "c.toml");
+  BOOST_REQUIRE(file.ok());
+  BOOST_TEST(file.value().kind == "offloading");
+  BOOST_TEST(file.value().effective.find("blocks_per_chunk = 4") != std::string::npos);
+  BOOST_TEST(one_with(file.value().warnings, "load_deadline_ms = 5"));
+  BOOST_TEST(error_of("[connector]\nkind = \"offloading\"\nblocks_per_chunk = 0\n") != "");
+  BOOST_TEST(error_of("[connector]\nkind = \"simple_cpu\"\nblocks_per_chunk = 4\n") != "");
+}
+
 BOOST_AUTO_TEST_CASE(a_file_without_a_kind_or_with_another_one_is_refused) {
   BOOST_TEST(error_of("").find("whose options are these?") != std::string::npos);
   BOOST_TEST(error_of("[connector]\nkind = \"simple\"\n").find("\"simple_cpu\"") !=

@@ -81,6 +81,12 @@ class TomlTable {
   std::vector<std::string> allowed_;
 };
 
+// A value that was given replaces the default.
+template <class Field, class Value>
+void take(Field& field, const std::optional<Value>& given) {
+  if (given) field = static_cast<Field>(*given);
+}
+
 // `text` as a TOML basic string with quotes.
 [[nodiscard]] std::string toml_quoted(std::string_view text);
 

@@ -53,9 +53,9 @@ std::uint64_t hits(const Measured& run, std::size_t pass) {
 BOOST_AUTO_TEST_SUITE(demo)
 
 BOOST_AUTO_TEST_CASE(a_replay_of_the_first_thousand_requests_hits_98_percent_in_three_minutes) {
-  const Measured run = run_kvc(arguments("qwen3.5-4b", simple_cpu_library(),
-                                         {"--connector-config", example("simple_cpu.toml"),
-                                          "--limit", std::to_string(demo_requests)}));
+  const Measured run = run_kvc(arguments(
+      "qwen3.5-4b", connector_library(),
+      {"--connector-config", connector_example(), "--limit", std::to_string(demo_requests)}));
   require_right(run);
   const auto rows = read_rows(conversation_trace(), demo_requests);
   BOOST_TEST(count(run, 0, "prompt_tokens") == sum_of_prompts(rows));
@@ -76,8 +76,8 @@ BOOST_DATA_TEST_CASE(a_replay_hits_all_that_was_kept_and_no_connector_gives_the_
   const std::vector<std::string> rows_read{"--limit", std::to_string(demo_requests)};
   const auto with = [&](std::vector<std::string> more) {
     more.insert(more.end(), rows_read.begin(), rows_read.end());
-    more.insert(more.end(), {"--connector-config", example("simple_cpu.toml")});
-    return arguments(model.name, simple_cpu_library(), more);
+    more.insert(more.end(), {"--connector-config", connector_example()});
+    return arguments(model.name, connector_library(), more);
   };
   const Measured off = run_kvc(with({"--device-cache", "off"}));
   require_right(off);
@@ -102,7 +102,7 @@ BOOST_AUTO_TEST_SUITE(ideal)
 
 BOOST_AUTO_TEST_CASE(unlimited_pools_hit_exactly_what_the_whole_trace_repeats) {
   const Measured run =
-      run_kvc(arguments("llama", simple_cpu_library(),
+      run_kvc(arguments("llama", connector_library(),
                         {"--connector-config", example("simple_cpu_unlimited.toml"),
                          "--device-blocks", "0", "--max-running", "1", "--passes", "cold"}));
   require_right(run);
@@ -122,10 +122,10 @@ BOOST_DATA_TEST_CASE(a_small_host_pool_hits_what_plain_lru_hits,
                      boost::unit_test::data::make({2, 5, 10, 20}), percent) {
   const auto rows = read_rows(conversation_trace());
   const std::uint64_t blocks = unique_ids(rows) * static_cast<std::uint64_t>(percent) / 100;
-  const Measured run = run_kvc(arguments(
-      "llama-512", simple_cpu_library(),
-      {"--connector-config", example("simple_cpu.toml"), "--host-blocks", std::to_string(blocks),
-       "--device-cache", "off", "--max-running", "1", "--passes", "cold"}));
+  const Measured run = run_kvc(
+      arguments("llama-512", connector_library(),
+                {"--connector-config", connector_example(), "--host-blocks", std::to_string(blocks),
+                 "--device-cache", "off", "--max-running", "1", "--passes", "cold"}));
   require_right(run);
   const auto share = [&](std::uint64_t tokens) {
     return 100 * static_cast<double>(tokens) / static_cast<double>(sum_of_prompts(rows));

@@ -154,7 +154,7 @@ std::uint64_t stat(const host::Engine& engine, const char* name) {
 
 host::RunInputs index_inputs(const std::string& model, std::size_t limit) {
   host::RunOptions options;
-  options.connector = simple_cpu_library();
+  options.connector = connector_library();
   options.model = example("models/" + model + ".toml");
   options.trace = conversation_trace();
   if (limit != SIZE_MAX) options.limit = limit;

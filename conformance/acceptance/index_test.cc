@@ -103,10 +103,10 @@ BOOST_DATA_TEST_CASE(kvc_run_hits_the_same, boost::unit_test::data::make({"flat"
   std::ofstream(config.string()) << "[connector]\nindex = \"" << kind
                                  << "\"\n[host]\nblocks = " << slots << "\n";
   const Measured run =
-      run_kvc({"--connector", simple_cpu_library(), "--connector-config", config.string(),
-               "--model", example(std::string("models/") + model + ".toml"), "--trace",
-               conversation_trace(), "--limit", std::to_string(requests), "--device-cache", "off",
-               "--max-running", "1", "--passes", "cold"});
+      run_kvc({"--connector", connector_library(), "--connector-config", config.string(), "--model",
+               example(std::string("models/") + model + ".toml"), "--trace", conversation_trace(),
+               "--limit", std::to_string(requests), "--device-cache", "off", "--max-running", "1",
+               "--passes", "cold"});
   fs::remove(config);
   BOOST_REQUIRE(run.code == 0);
   IndexRunOptions options;

@@ -63,7 +63,7 @@ BOOST_DATA_TEST_CASE(a_thousand_requests_through_the_layer_have_no_finding_and_t
                       boost::filesystem::unique_path("kvc_layer_%%%%%%%%");
   boost::filesystem::create_directory(folder);
   const std::string findings = (folder / "findings.jsonl").string();
-  ::setenv("KVC_LAYER_NEXT", simple_cpu_library().c_str(), 1);
+  ::setenv("KVC_LAYER_NEXT", connector_library().c_str(), 1);
   ::setenv("KVC_LAYER_FINDINGS", findings.c_str(), 1);
   const Measured through = run_through(model);
   ::unsetenv("KVC_LAYER_NEXT");
@@ -77,7 +77,7 @@ BOOST_DATA_TEST_CASE(a_thousand_requests_through_the_layer_have_no_finding_and_t
     std::ostringstream text;
     text << in.rdbuf();
     BOOST_TEST(text.str() == "");
-    BOOST_TEST(through.report["connector"]["name"] == "simple_cpu");
+    BOOST_TEST(through.report["connector"]["name"] == connector_name());
     for (std::size_t pass = 0; pass < 2; ++pass) {
       for (const char* same : {"requests", "prompt_tokens", "output_tokens", "output_digest"}) {
         BOOST_TEST(through.report["passes"][pass][same] == alone.report["passes"][0][same], same);

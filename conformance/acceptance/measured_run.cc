@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <stdexcept>
 
@@ -56,7 +57,16 @@ std::uint64_t count(const Measured& run, std::size_t pass, const char* name) {
   return run.report.at("passes").at(pass).at(name).get<std::uint64_t>();
 }
 
-std::string simple_cpu_library() { return std::string(KVC_LIB_DIR) + "/libkvc_simple_cpu.so"; }
+std::string connector_name() {
+  const char* name = std::getenv("KVC_TEST_CONNECTOR");
+  return name == nullptr ? "simple_cpu" : name;
+}
+
+std::string connector_library() {
+  return std::string(KVC_LIB_DIR) + "/libkvc_" + connector_name() + ".so";
+}
+
+std::string connector_example() { return example(connector_name() + ".toml"); }
 
 std::string example(const std::string& name) {
   return std::string(KVC_SOURCE_DIR) + "/config/examples/" + name;

@@ -23,7 +23,10 @@ Measured run_kvc(std::vector<std::string> args);
 std::uint64_t count(const Measured& run, std::size_t pass, const char* name);
 
 // Paths of the product.
-std::string simple_cpu_library();
+// The connector under test: simple_cpu, or that which KVC_TEST_CONNECTOR names.
+std::string connector_name();
+std::string connector_library();
+std::string connector_example();               // its config/examples/NAME.toml
 std::string example(const std::string& name);  // config/examples/NAME
 std::string conversation_trace();
 

@@ -72,11 +72,12 @@ void Engine::Host::log(LogLevel level, std::string_view text) {
 
 Engine::Engine(const EngineOptions& options) : options_(options) {
   const OpenLimits limits = limits_of(options);
-  SimpleCpuSchedulerOptions policy;
-  policy.event_ring_entries = 0;
+  FlowOptions flows;
+  flows.event_ring_entries = 0;
   Geometry geometry = geometry_of(options);
-  const std::uint64_t room = must(plan_room_bytes(geometry, limits, policy));
-  role_ = std::make_unique<SimpleCpuScheduler>(std::move(geometry), limits, policy, host_, room);
+  const std::uint64_t room = must(plan_room_bytes(geometry, limits, flows));
+  role_ = std::make_unique<TierScheduler>(geometry, geometry, limits, flows,
+                                          make_simple_cpu_policy(false), host_, room);
   SlotClass cls{0, (std::uint64_t{1} << options.groups.size()) - 1, 1, Bytes{1024}, 0};
   const RankInfo rank{0, options.slots, {&cls, 1}, {}};
   static_cast<void>(must(role_->set_ranks({&rank, 1})));

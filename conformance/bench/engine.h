@@ -88,7 +88,7 @@ class Engine {
 
   EngineOptions options_;
   Host host_;
-  std::unique_ptr<SimpleCpuScheduler> role_;
+  std::unique_ptr<TierScheduler> role_;
   std::vector<BlockId> blocks_;  // all of the device in random order; a lane has a range of it
   std::uint64_t lane_blocks_ = 0;
   std::vector<TableView> views_;

@@ -34,7 +34,7 @@ bool is_held(const World& world, const Group& g, std::uint64_t end) {
 
 bool place_is_served(const World& world, const Place& place, std::uint64_t t) {
   const Group& g = world.groups[place.first];
-  const std::uint64_t block = world.span(place.first);
+  const std::uint64_t block = world.kept_span(place.first);
   const std::uint64_t block_end = (place.second + 1) * block;
   if (g.kind == Kind::state) return is_held(world, g, t);
   if (is_held(world, g, block_end)) return true;
@@ -49,6 +49,39 @@ bool place_is_served(const World& world, const Place& place, std::uint64_t t) {
 
 std::uint64_t World::span(std::size_t group) const {
   return groups[group].rank_block * (groups[group].sharded ? context_parallel : 1);
+}
+
+std::uint64_t World::kept_span(std::size_t group) const {
+  return span(group) * groups[group].chunk;
+}
+
+void set_chunks(World& world, std::uint64_t wanted) {
+  const bool fine = fine_hits(world);
+  for (std::size_t i = 0; i < world.groups.size(); ++i) {
+    Group& g = world.groups[i];
+    const bool window = g.kind == Kind::sliding || g.kind == Kind::chunked;
+    const auto whole = [&](std::uint64_t n) {
+      const std::uint64_t chunk = world.span(i) * n;
+      for (std::uint64_t c = 0; c < 64; ++c) {
+        if (first_needed_token(g, (c + 1) * chunk - 1) > c * chunk) return false;
+      }
+      return true;
+    };
+    std::uint64_t n = wanted;
+    if (g.kind == Kind::state || !g.cacheable || (window && fine)) n = 1;
+    while (window && n > 1 && !whole(n)) --n;
+    g.chunk = n;
+  }
+}
+
+bool keeps_tails(const World& world) {
+  if (fine_hits(world)) return true;
+  bool chunks = false;
+  for (const Group& g : world.groups) {
+    if (g.cacheable && (g.kind == Kind::sliding || g.kind == Kind::chunked)) return false;
+    chunks = chunks || g.chunk > 1;
+  }
+  return chunks;
 }
 
 bool fine_hits(const World& world) {
@@ -77,7 +110,7 @@ std::vector<Place> needed(const World& world, std::uint64_t t) {
   if (t <= world.start) return places;
   for (std::size_t i = 0; i < world.groups.size(); ++i) {
     if (!world.groups[i].cacheable) continue;
-    const std::uint64_t block = world.span(i);
+    const std::uint64_t block = world.kept_span(i);
     const std::uint64_t first = first_needed_token(world.groups[i], t);
     for (std::uint64_t b = 0; b * block < t; ++b) {
       const std::uint64_t end = (b + 1) * block;

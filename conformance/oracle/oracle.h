@@ -24,8 +24,9 @@ struct Group {
   bool align = false;                // state groups: states at chunk ends only, not in every block
   bool cacheable = true;
   bool draft = false;  // drops its trailing block (only if the owner of the world lets drafts drop)
+  std::uint64_t chunk = 1;  // so many blocks are kept together (set_chunks)
   std::set<std::uint64_t>
-      held;  // ends of the prefixes of which the cache holds this group's last block
+      held;  // ends of the prefixes of which the cache holds this group's last block or chunk
 };
 
 // A layout with one request in it.
@@ -40,6 +41,8 @@ struct World {
 
   // B_g.
   [[nodiscard]] std::uint64_t span(std::size_t group) const;
+  // Tokens of what is kept together: B_g, or C_g in a cache with chunks.
+  [[nodiscard]] std::uint64_t kept_span(std::size_t group) const;
 };
 
 // hits may end at any multiple of h.
@@ -48,7 +51,16 @@ bool fine_hits(const World& world);
 //
 std::uint64_t alignment(const World& world);
 
-// A group and the number of one of its blocks; block i spans tokens [i * B_g, (i + 1) * B_g).
+// The cache keeps `wanted` blocks together, or as many as it can: attention all of them; a state
+// stands alone; a window as many as it still reaches back to when the last token of a chunk but one
+// is computed, and one where hits end at hash units.
+void set_chunks(World& world, std::uint64_t wanted);
+// The cache may hold ends inside what is kept together, of full attention: with fine hits, and
+// where chunks stand beside no windows.
+bool keeps_tails(const World& world);
+
+// A group and the number of one of its blocks; block i spans tokens [i * B_g, (i + 1) * B_g), C_g
+// for chunks.
 using Place = std::pair<std::size_t, std::uint64_t>;
 
 // The blocks without which nobody can go on at token t when the device has the first `start`
@@ -59,8 +71,8 @@ std::vector<Place> needed(const World& world, std::uint64_t t);
 
 // Whether the cache holds what group `group` needs for going on at t: every needed block in full,
 // or, for the block in which t lies, a held prefix that ends at or behind t inside the same block
-// (full attention only: what lies behind t in it does no harm). A state must be held at exactly t.
-// Groups that are not cacheable never stand in the way.
+// (full attention only: what lies behind t in it does no harm; of a window's chunk the whole). A
+// state must be held at exactly t. Groups that are not cacheable never stand in the way.
 bool serves(const World& world, std::size_t group, std::uint64_t t);
 bool all_serve(const World& world, std::uint64_t t);
 

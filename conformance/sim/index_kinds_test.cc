@@ -18,7 +18,7 @@ constexpr std::uint64_t worlds = 300;
 
 // The world without trouble, with a pool, deadlines and budgets that nothing reaches.
 World calm_world(std::uint64_t seed) {
-  World w = draw_world(seed);
+  World w = world_of(seed);
   w.trouble = {};
   return w;
 }

@@ -19,7 +19,7 @@ using namespace kvc::sim::testing;
 
 const kvc::host::LoadedConnector& layer() {
   static const kvc::host::LoadedConnector loaded = [] {
-    ::setenv("KVC_LAYER_NEXT", KVC_LIB_DIR "/libkvc_simple_cpu.so", 1);
+    ::setenv("KVC_LAYER_NEXT", connector_library().c_str(), 1);
     auto made = kvc::host::load_connector(KVC_LIB_DIR "/libkvc_validate.so");
     BOOST_REQUIRE_MESSAGE(made.ok(), (made.ok() ? "" : made.error().text));
     return std::move(made).value();
@@ -77,7 +77,7 @@ bool breaks_rules(const Trouble& t) {
 
 // The world through the layer and without it.
 void check_world(std::uint64_t seed) {
-  World world = draw_world(seed);
+  World world = world_of(seed);
   Trouble& t = world.trouble;
   t.repeat_report = t.late_handoff = t.bad_handoff = 0;
   if (t.close_step != 0) t.delay_report = 0;  // what is late then would be lost
@@ -113,7 +113,7 @@ BOOST_AUTO_TEST_CASE(seeds_that_once_had_a_finding) {
 BOOST_AUTO_TEST_CASE(what_a_host_breaks_is_found_and_nothing_else) {
   std::set<std::string> rules;
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
-    const World world = draw_world(seed);
+    const World world = world_of(seed);
     if (!breaks_rules(world.trouble)) continue;
     const InWorld here(world);
     BOOST_TEST_CONTEXT("seed " << seed) {

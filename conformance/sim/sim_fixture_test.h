@@ -30,9 +30,19 @@ inline std::uint64_t number_of(const char* name, std::uint64_t otherwise) {
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
+// The connector under test: simple_cpu, or that which KVC_TEST_CONNECTOR names.
+inline std::string connector_name() {
+  const char* name = std::getenv("KVC_TEST_CONNECTOR");
+  return name == nullptr ? "simple_cpu" : name;
+}
+inline std::string connector_library() {
+  return std::string(KVC_LIB_DIR "/libkvc_") + connector_name() + ".so";
+}
+inline World world_of(std::uint64_t seed) { return draw_world(seed, connector_name()); }
+
 inline const host::LoadedConnector& connector() {
   static const host::LoadedConnector loaded = [] {
-    auto made = host::load_connector(KVC_LIB_DIR "/libkvc_simple_cpu.so");
+    auto made = host::load_connector(connector_library());
     BOOST_REQUIRE_MESSAGE(made.ok(), (made.ok() ? "" : made.error().text));
     return std::move(made).value();
   }();

@@ -15,7 +15,7 @@ using namespace kvc::sim::testing;
 // Full attention and a state group, a small host pool, no device cache: loads, hand-offs, evictions
 // and fine hits in a few milliseconds, no other trouble.
 World small_world() {
-  World w = draw_world(3);
+  World w = world_of(3);
   w.seed = 3;
   w.trouble = {};
   w.layout = "sweep";

@@ -417,7 +417,30 @@ std::string describe(const World& world) {
   return out;
 }
 
-World draw_world(std::uint64_t seed) {
+namespace {
+
+// The options of simple_cpu as those of offloading: nothing is lazy, and slots hold chunks. The
+// pool stays as many slots.
+void make_offloading(World& world) {
+  std::string& toml = world.options.connector_toml;
+  const std::string lazy = "mode = \"lazy\"\n";
+  if (const std::size_t at = toml.find(lazy); at != std::string::npos) toml.erase(at, lazy.size());
+  world.lazy = false;
+  world.blocks_per_chunk = Prng(world.seed ^ 0xC7A9U).between(1, 6);
+  const std::string pool = "\nblocks = ";
+  if (const std::size_t at = toml.find(pool); at != std::string::npos) {
+    const std::size_t number = at + pool.size();
+    const std::uint64_t blocks = std::stoull(toml.substr(number));
+    toml.replace(number, toml.find('\n', number) - number,
+                 std::to_string(blocks * world.blocks_per_chunk));
+  }
+  toml.insert(std::string_view("[connector]\n").size(),
+              fmt::format("blocks_per_chunk = {}\n", world.blocks_per_chunk));
+}
+
+}  // namespace
+
+World draw_world(std::uint64_t seed, std::string_view connector) {
   World world;
   world.seed = seed;
   Drawer(world).run();
@@ -426,6 +449,7 @@ World draw_world(std::uint64_t seed) {
   world.options.connector_toml.insert(
       std::string_view("[connector]\n").size(),
       fmt::format("index = \"{}\"\n", world.flat_index ? "flat" : "chained"));
+  if (connector == "offloading") make_offloading(world);
   return world;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "host_stub/engine/options.h"
@@ -54,7 +55,8 @@ struct World {
   host::EngineOptions options;  // without hooks
   std::vector<RequestPlan> requests;
   Trouble trouble;
-  bool flat_index = false;        // the connector's index
+  bool flat_index = false;  // the connector's index
+  std::uint64_t blocks_per_chunk = 1;
   std::uint64_t step_ns_max = 1;  // the clock moves by up to so much a step
   std::uint64_t burst = 1;        // requests that arrive together at most
 };
@@ -62,7 +64,8 @@ struct World {
 // Layout, sizes and options in a few lines, for people.
 [[nodiscard]] std::string describe(const World& world);
 
-// The same world for the same seed, on every machine.
-[[nodiscard]] World draw_world(std::uint64_t seed);
+// The same world for the same seed, on every machine. `connector`: "simple_cpu", or "offloading":
+// the same worlds, but none of them lazy, and with chunks.
+[[nodiscard]] World draw_world(std::uint64_t seed, std::string_view connector = "simple_cpu");
 
 }  // namespace kvc::sim

@@ -54,8 +54,9 @@ std::string text(const Parts&... parts) {
 
 }  // namespace
 
-GeometryOptions options_of(const oracle::World& world) {
+GeometryOptions options_of(const oracle::World& world, std::uint32_t chunk) {
   GeometryOptions options;
+  options.blocks_per_chunk = chunk;
   for (const auto& g : world.groups) {
     const bool all_mode = g.kind == oracle::Kind::state && !g.align;
     GroupSpec spec = group_spec(kind_of(g.kind), {g.rank_block}, {g.window}, all_mode);
@@ -82,6 +83,7 @@ std::string describe(const oracle::World& world, std::uint64_t cap) {
     out << "; " << name_of_kind(g.kind) << " " << g.rank_block << (g.sharded ? " sharded" : "");
     if (g.window != 0) out << " window " << g.window << "+" << g.extra_retained;
     if (g.kind == oracle::Kind::state) out << (g.align ? " align" : " all");
+    if (g.chunk != 1) out << " chunk " << g.chunk;
     out << (g.draft ? " draft" : "") << (g.cacheable ? "" : " uncached") << " holds";
     for (const auto end : g.held) out << " " << end;
   }
@@ -90,8 +92,9 @@ std::string describe(const oracle::World& world, std::uint64_t cap) {
 
 Mirror::Mirror(Geometry geometry) : geometry_(std::move(geometry)), index_(make_index()) {}
 
-std::optional<Mirror> Mirror::make(const oracle::World& layout, std::string& why) {
-  auto geometry = Geometry::make(options_of(layout));
+std::optional<Mirror> Mirror::make(const oracle::World& layout, std::string& why,
+                                   std::uint32_t chunk) {
+  auto geometry = Geometry::make(options_of(layout, chunk));
   if (!geometry.ok()) {
     why = geometry.error().text;
     return std::nullopt;
@@ -125,7 +128,7 @@ bool Mirror::slot_fits(const oracle::World& world, std::size_t group, std::uint6
   if (slot >= slots_.size() || slots_[slot].group != group) return false;
   const std::uint64_t held = slots_[slot].end;
   if (world.groups[group].kind == oracle::Kind::state) return held == end;
-  const std::uint64_t block_end = (position + 1) * world.span(group);
+  const std::uint64_t block_end = (position + 1) * world.kept_span(group);
   // The whole block, or at least what lies below `end` of it.
   return held == block_end || (held >= end && held < block_end && block_end > end);
 }
@@ -172,12 +175,26 @@ std::optional<std::string> Mirror::compare(const oracle::World& world, std::uint
   return compare_closed(world, cap);
 }
 
+std::optional<std::string> Mirror::compare_served(const oracle::World& world, std::uint64_t cap) {
+  load(world);
+  const Code code = lookup(geometry_, index_, keys_of(world), {world.start}, {cap}, hit_);
+  if (code != Code::ok) return text("lookup answers ", static_cast<int>(code));
+  if (hit_.tokens.n > world.start && !oracle::all_serve(world, hit_.tokens.n))
+    return text("not every group serves ", hit_.tokens.n);
+  if (hit_.tokens.n > oracle::best_hit(world, cap))
+    return text("lookup hits ", hit_.tokens.n, ", beyond the best");
+  for (std::size_t g = 0; g < world.groups.size(); ++g) {
+    if (auto why = compare_group(world, g, hit_.tokens.n)) return why;
+  }
+  return compare_closed(world, cap);
+}
+
 // Full-attention groups that hold every block before one that they hold, from the start on.
 std::uint64_t Mirror::closed_groups(const oracle::World& world) const {
   std::uint64_t mask = 0;
   for (std::size_t g = 0; g < world.groups.size(); ++g) {
     if (world.groups[g].kind != oracle::Kind::full || !world.groups[g].cacheable) continue;
-    const std::uint64_t span = world.span(g);
+    const std::uint64_t span = world.kept_span(g);
     std::uint64_t blocks = 0;
     std::uint64_t last = 0;
     for (const std::uint64_t end : world.groups[g].held) {
@@ -185,7 +202,7 @@ std::uint64_t Mirror::closed_groups(const oracle::World& world) const {
       ++blocks;
       last = std::max(last, end);
     }
-    if (blocks == 0 || blocks == (last - world.start) / span) mask |= std::uint64_t{1} << g;
+    if (blocks == 0 || blocks == last / span - world.start / span) mask |= std::uint64_t{1} << g;
   }
   return mask;
 }

@@ -20,7 +20,8 @@ inline constexpr int sample_divisor = 1;
 #endif
 
 // The coordinator's options for the layout of a world; drafts drop iff a group is flagged.
-GeometryOptions options_of(const oracle::World& world);
+// `chunk`: what oracle::set_chunks was asked for.
+GeometryOptions options_of(const oracle::World& world, std::uint32_t chunk = 1);
 
 // All of a world in one line, to be pasted into a failing case.
 std::string describe(const oracle::World& world, std::uint64_t cap);
@@ -34,7 +35,8 @@ class Mirror {
  public:
   explicit Mirror(Geometry geometry);
   // Nothing if the coordinator refuses the layout; `why` says why.
-  static std::optional<Mirror> make(const oracle::World& layout, std::string& why);
+  static std::optional<Mirror> make(const oracle::World& layout, std::string& why,
+                                    std::uint32_t chunk = 1);
 
   [[nodiscard]] const Geometry& geometry() const { return geometry_; }
 
@@ -45,6 +47,9 @@ class Mirror {
   // Where full attention is held without holes, the same lookup of an index that promises so must
   // answer the same.
   std::optional<std::string> compare(const oracle::World& world, std::uint64_t cap);
+  // Layouts with draft groups and chunks: the hit is one that every group serves, and not beyond
+  // the best one.
+  std::optional<std::string> compare_served(const oracle::World& world, std::uint64_t cap);
   // Comparisons with such an index so far.
   [[nodiscard]] std::uint64_t closed_compared() const { return closed_compared_; }
   // The same for lookup_per_group, of layouts without draft groups.

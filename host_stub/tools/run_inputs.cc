@@ -2,13 +2,11 @@
 
 #include <fmt/format.h>
 
-#include "config/simple_cpu_options.h"
+#include "config/connectors.h"
+#include "config/shared_options.h"
 
 namespace kvc::host {
 namespace {
-
-// The connector that this product's config/ can read; the options of others are theirs alone.
-constexpr const char* known_connector = "simple_cpu";
 
 Status arg(const config::ParseError& error) { return {Code::arg, error.text}; }
 
@@ -21,7 +19,7 @@ Result<config::ModelConfig> read_model(const std::string& path) {
 }
 
 // The text for the connector: the file, with [host] blocks of the command line put in.
-Result<std::string> read_connector_text(const RunOptions& options, bool known) {
+Result<std::string> read_connector_text(const RunOptions& options, const std::string& name) {
   std::string text;
   const std::string& path = options.connector_config;
   if (!path.empty()) {
@@ -30,8 +28,8 @@ Result<std::string> read_connector_text(const RunOptions& options, bool known) {
     text = std::move(file.value());
   }
   // Checked before the pool size is put in: that rewrites the text, and lines would be wrong.
-  if (known) {
-    const auto checked = config::parse_simple_cpu(text, path);
+  if (config::knows_connector(name)) {
+    const auto checked = config::effective_options(name, text, path);
     if (!checked.ok()) return arg(checked.error());
   }
   if (options.host_blocks) {
@@ -66,7 +64,7 @@ Result<RunInputs> read_inputs(const RunOptions& options) {
     auto connector = load_connector(options.connector);
     if (!connector.ok()) return connector.error();
     in.connector = std::move(connector).value();
-    auto text = read_connector_text(options, in.connector->name == known_connector);
+    auto text = read_connector_text(options, in.connector->name);
     if (!text.ok()) return text.error();
     in.connector_text = std::move(text).value();
     in.connector_text_name = options.connector_config;
@@ -84,9 +82,9 @@ std::string effective_config(const RunOptions& options, const config::ModelConfi
   const std::string& file = options.connector_config;
   out += fmt::format("\n# connector {}, {}\n", connector_name,
                      file.empty() ? "no options given" : file);
-  if (connector_name == known_connector) {
-    const auto known = config::parse_simple_cpu(connector_text, file);
-    if (known.ok()) return out + config::effective_toml(known.value());
+  if (config::knows_connector(connector_name)) {
+    const auto known = config::effective_options(connector_name, connector_text, file);
+    if (known.ok()) return out + known.value();
   }
   out += "# as handed over: defaults and ranges of this connector's options are its own\n";
   return out + connector_text;
@@ -99,7 +97,7 @@ Result<std::string> print_config(const RunOptions& options) {
   const auto connector = load_connector(options.connector);
   if (!connector.ok()) return connector.error();
   const std::string& name = connector.value().name;
-  const auto text = read_connector_text(options, name == known_connector);
+  const auto text = read_connector_text(options, name);
   if (!text.ok()) return text.error();
   return effective_config(options, model.value(), name, text.value());
 }

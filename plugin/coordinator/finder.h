@@ -48,6 +48,21 @@ class Finder {
 
  private:
   using Found = std::array<SlotId, find_batch_keys>;
+  // The ends that a tail in the block behind `from` may have: at(1) to at(count), the highest last.
+  struct TailEnds {
+    Tokens from;
+    Tokens base;  // the possible end at or in front of `from`
+    Tokens step;
+    std::uint64_t step_units = 1;  // hash units of a step
+    std::uint64_t lead_units = 0;  // from `base` to `from`
+    std::uint64_t units = 1;       // of the block
+    std::uint64_t possible = 0;    // KeyIndex::tail_offsets
+    std::uint64_t count = 0;
+    [[nodiscard]] Tokens at(std::uint64_t i) const { return base + step * i; }
+    [[nodiscard]] bool may_be(std::uint64_t i) const {
+      return (possible >> tail_offset_bit(i * step_units - lead_units - 1, units) & 1) != 0;
+    }
+  };
   using Members = std::span<const GroupId>;
 
   [[nodiscard]] std::uint64_t low(GroupId g) const {
@@ -86,7 +101,8 @@ class Finder {
   [[nodiscard]] Tokens full_reach(GroupId g, Tokens limit);
   [[nodiscard]] Tokens full_together(const Bundle& b, Tokens limit, bool drop);
   [[nodiscard]] Tokens best_tail(Members members, std::uint64_t position, Tokens top);
-  std::uint64_t tail_of_one(GroupId g, Tokens from, Tokens first, std::uint64_t possible);
+  [[nodiscard]] Tokens tail_of_one(GroupId g, const TailEnds& ends);
+  [[nodiscard]] Tokens inside_next_chunk(Members members, std::uint64_t position, Tokens limit);
   [[nodiscard]] Tokens window_end(const Bundle& b, Tokens limit) const;
   [[nodiscard]] Tokens window_end_with_drafts(const Bundle& b, Tokens limit, bool drop);
   [[nodiscard]] Tokens chunk_end(const Bundle& b, Tokens limit) const;

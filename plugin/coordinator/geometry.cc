@@ -110,6 +110,7 @@ Result<Geometry> Geometry::make(GeometryOptions options) {
   made.decide_drafts();
   if (Status s = made.check_layout(); !s.ok()) return s;
   made.decide_fine();
+  made.decide_chunks();
   made.decide_draft_cost();
   made.decide_chain();
   made.decide_bundles();
@@ -125,6 +126,9 @@ Status Geometry::check_sizes() {
   if (o.scheduler_block.n == 0 || o.scheduler_block.n >= sizes_end)
     return refuse(
         fmt::format("scheduler block is {} tokens, it must be 1 to 2^32 - 1", o.scheduler_block.n));
+  if (o.blocks_per_chunk == 0 || o.blocks_per_chunk > chunk_max)
+    return refuse(
+        fmt::format("{} blocks per chunk, it must be 1 to {}", o.blocks_per_chunk, chunk_max));
   if (o.context_parallel == 0) return refuse("context parallel size is 0, it must be at least 1");
   if (o.cp_interleave.n == 0)
     return refuse("context parallel interleave is 0, it must be at least 1");
@@ -267,6 +271,62 @@ void Geometry::decide_fine() {
   gates_.push_back({"fine_hits", std::move(why)});
 }
 
+// Of how many blocks a chunk of group g is, so that the engine still has all of them when the last
+// one is full: a step may release what the tokens before it no longer need.
+std::uint32_t Geometry::chunk_of(GroupId g) const {
+  const GroupSpec& s = options_.groups[g];
+  const std::uint64_t wanted = options_.blocks_per_chunk;
+  const std::uint64_t block = block_tokens_[g].n;
+  std::uint64_t n = s.cacheable && !s.state ? wanted : 1;
+  if (fine_ && is_window(s.kind)) {
+    n = 1;
+  } else if (s.kind == GroupKind::sliding) {
+    n = std::min(wanted, std::max<std::uint64_t>((s.window + s.extra_retained).n / block, 1));
+  } else if (s.kind == GroupKind::chunked) {
+    while (n > 1 && s.window.n % (block * n) != 0) --n;
+  }
+  while (n > 1 && block * n >= sizes_end) --n;
+  return static_cast<std::uint32_t>(n);
+}
+
+// From here on blocks are those of the tier.
+void Geometry::decide_chunks() {
+  tails_ = fine_;
+  chunk_blocks_.assign(groups(), 1);
+  if (options_.blocks_per_chunk == 1) return;
+  std::string smaller;
+  std::string windows;
+  for (const GroupId g : cacheable_) {
+    const std::uint32_t n = chunk_of(g);
+    const std::string name = describe(g, options_.groups[g]);
+    if (n < options_.blocks_per_chunk && !options_.groups[g].state) {
+      smaller += fmt::format("{}{}: {}", smaller.empty() ? "" : ", ", name, n);
+    }
+    if (is_window(options_.groups[g].kind)) {
+      windows += fmt::format("{}{}", windows.empty() ? "" : ", ", name);
+    }
+    chunk_blocks_[g] = n;
+    block_tokens_[g] = block_tokens_[g] * n;
+  }
+  if (!smaller.empty()) {
+    gates_.push_back({"whole_chunks",
+                      fmt::format("chunks of windows have fewer blocks than {}, {}: {}",
+                                  options_.blocks_per_chunk,
+                                  fine_ ? "since hits end between any two of them"
+                                        : "since the engine must still have the first of them when "
+                                          "the last one is full",
+                                  smaller)});
+  }
+  if (!fine_ && !windows.empty()) {
+    gates_.push_back({"tails_in_chunks",
+                      fmt::format("a prompt that ends inside a chunk leaves no tail: the window "
+                                  "there would be one of several slots: {}",
+                                  windows)});
+    return;
+  }
+  tails_ = true;
+}
+
 // K8-77: correct, but where the unit is large it looks like lost hits.
 void Geometry::decide_draft_cost() {
   constexpr std::uint64_t usual_block_tokens = 16;  // what engines configure unless told otherwise
@@ -377,8 +437,8 @@ Tokens Geometry::prompt_tail_boundary(GroupId g, Tokens prompt) const {
 }
 
 Tokens Geometry::partial_tail(GroupId g, Tokens prompt) const {
-  const Tokens boundary = prompt_tail_boundary(g, prompt);
-  return fine_ && boundary.n % block_tokens(g).n != 0 ? boundary : Tokens{};
+  const Tokens boundary = round_down(prompt_tail_boundary(g, prompt), hit_alignment());
+  return tails_ && boundary.n % block_tokens(g).n != 0 ? boundary : Tokens{};
 }
 
 Tokens Geometry::skipped_tokens(GroupId g, Tokens computed) const {
@@ -415,7 +475,7 @@ Tokens Geometry::position_end(GroupId g, std::uint64_t position, Tokens end) con
 
 bool Geometry::legal_end(GroupId g, Tokens end) const {
   if (end.n % hit_alignment().n != 0) return false;
-  return !is_window(group(g).kind) || end.n % block_tokens(g).n == 0;
+  return !is_window(group(g).kind) || end.n % (block_tokens(g).n / blocks_per_chunk(g)) == 0;
 }
 
 Result<Blocks> tier_blocks(Bytes capacity, Blocks device_blocks, Bytes device_bytes) {

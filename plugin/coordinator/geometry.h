@@ -60,7 +60,12 @@ struct GeometryOptions {
   std::int64_t retention = -1;  // -1 dense, 0 only semantic boundaries, > 0 a multiple of S
   bool fine_hits_allowed =
       true;  // false: the owner forbids fine-grained hits (lazy offload, R-116)
+  // Above 1: the layout of a tier whose slots hold so many consecutive blocks of a group, a chunk
+  // (O-010, Geometry::blocks_per_chunk): everything that is said of blocks is said of chunks then,
+  // but for what the engine was checked for: S need not be a multiple of a chunk. 1 .. chunk_max.
+  std::uint32_t blocks_per_chunk = 1;
 };
+inline constexpr std::uint32_t chunk_max = 64;
 
 // Why a feature is off (or an option has no effect): for one log line, and for `stats` and
 // `explain` for ever.
@@ -101,7 +106,7 @@ class Geometry {
   [[nodiscard]] const GeometryOptions& options() const { return options_; }
 
   // B_g = tokens_per_block x (sharded ? context_parallel : 1): the only multiplication of it
-  //
+  // . In the layout of a tier with chunks: x blocks_per_chunk(g), C_g.
   [[nodiscard]] Tokens block_tokens(GroupId g) const {
     KVC_CHECK(g < block_tokens_.size());
     return block_tokens_[g];
@@ -113,6 +118,18 @@ class Geometry {
   [[nodiscard]] Tokens hit_alignment() const {
     return fine_ ? options_.hash_unit : options_.scheduler_block;
   }
+  // How many blocks of the engine make one of group g here; 1 for states (one state is the whole of
+  // it) and groups that are not cacheable. Windows have fewer than asked for: one with fine hits,
+  // which end in front of a window's last block only; else as many as the engine still has when the
+  // last of them is full (OW-28: no chunk has a hole), sliding C_g <= W + extra, chunked
+  // W % C_g == 0. gates() names the groups.
+  [[nodiscard]] std::uint32_t blocks_per_chunk(GroupId g) const {
+    KVC_CHECK(g < chunk_blocks_.size());
+    return chunk_blocks_[g];
+  }
+  // Attention keeps tails inside its blocks (or chunks), at multiples of hit_alignment(): with fine
+  // hits, and in chunks of layouts without windows. Where chunks have none gates() says why.
+  [[nodiscard]] bool keeps_tails() const { return tails_; }
   // When false although the layout has several groups and h < S, gates() says why and names
   // the groups.
   [[nodiscard]] bool fine_hits() const { return fine_; }
@@ -145,8 +162,8 @@ class Geometry {
   // function for the device cache and every tier (CW-4). 0: none (windows, uncached groups, short
   // prompts). May be a multiple of B_g: then it is an ordinary block end.
   [[nodiscard]] Tokens prompt_tail_boundary(GroupId g, Tokens prompt) const;
-  // prompt_tail_boundary where a partial tail exists and can be hit: fine_hits(), > 0 and inside a
-  // block (R-333, R-334b); else 0.
+  // prompt_tail_boundary where a partial tail exists and can be hit: keeps_tails(), > 0 and inside
+  // a block (R-333, R-334b), in units of hit_alignment(); else 0.
   [[nodiscard]] Tokens partial_tail(GroupId g, Tokens prompt) const;
   // R-106 last column: leading tokens of group g that nobody needs once `computed` tokens are
   // computed.
@@ -172,6 +189,8 @@ class Geometry {
   [[nodiscard]] std::string fitting_scheduler_block() const;
   Status check_layout() const;
   void decide_drafts();
+  void decide_chunks();
+  [[nodiscard]] std::uint32_t chunk_of(GroupId g) const;
   void decide_fine();
   void decide_draft_cost();
   void decide_chain();
@@ -179,11 +198,13 @@ class Geometry {
 
   GeometryOptions options_;
   std::vector<Tokens> block_tokens_;
+  std::vector<std::uint32_t> chunk_blocks_;
   std::vector<GroupId> cacheable_;
   std::vector<Bundle> bundles_;
   std::vector<Gate> gates_;
   std::optional<GroupId> chain_;
   bool fine_ = false;
+  bool tails_ = false;
   bool drafts_ = false;
 };
 

@@ -52,10 +52,15 @@ Tokens Finder::window_end(const Bundle& b, Tokens limit) const {
   std::uint64_t batch_size = 0;
   Ramp ramp;
   Found found;
-  for (std::uint64_t next = end.n / block.n;
-       end > start_;) {  // positions below `next` are not decided
+  // Positions below `next` are not decided. The last of them may reach behind the end.
+  for (std::uint64_t next = geometry_.end_position(g, end); end > start_;) {
     if (next <= std::max(lo, geometry_.first_needed_position(g, end))) return end;
     const std::uint64_t p = next - 1;
+    if (block * next > known_end_) {
+      end = round_down(block * p, align_);
+      next = geometry_.end_position(g, end);
+      continue;
+    }
     if (p >= batch_top || p < batch_top - batch_size) {
       batch_top = next;
       batch_size = ramp.next(next - lo);
@@ -65,7 +70,7 @@ Tokens Finder::window_end(const Bundle& b, Tokens limit) const {
       next = p;
     } else {
       end = round_down(block * p, align_);
-      next = end.n / block.n;
+      next = geometry_.end_position(g, end);
     }
   }
   return start_;
@@ -117,9 +122,11 @@ Tokens Finder::chunk_end(const Bundle& b, Tokens limit) const {
   Tokens end = round_down(std::min(limit, known_end_), align_);
   Found found;
   while (end > start_) {
-    const std::uint64_t stop = end.n / block.n;
+    std::uint64_t stop = geometry_.end_position(g, end);
     std::uint64_t p = std::max(low(g), geometry_.first_needed_position(g, end));
-    bool absent = false;
+    // A block that reaches behind the end may reach behind all keys.
+    bool absent = block * stop > known_end_;
+    if (absent) p = stop - 1;
     while (p < stop && !absent) {
       const std::size_t n = std::min<std::uint64_t>(find_batch_keys, stop - p);
       probe_all(b.members, block * (p + 1), block, false, n, found);
@@ -251,8 +258,10 @@ void Finder::fill(GroupId g, Tokens end) {
   Found found;
   for (std::uint64_t p = hit.first_position; p < stop;) {
     const std::size_t n = std::min<std::uint64_t>(find_batch_keys, stop - p);
-    // Only a state's single position may end inside its block.
-    probe(g, geometry_.position_end(g, p, end), block, false, n, found);
+    // A state's single position may end inside its block; a window's blocks are whole.
+    const Tokens first =
+        geometry_.group(g).state ? geometry_.position_end(g, p, end) : block * (p + 1);
+    probe(g, first, block, false, n, found);
     for (std::size_t i = 0; i < n; ++i, ++p) {
       KVC_CHECK(found[i] != no_slot);
       hit.slots.push_back(found[i]);

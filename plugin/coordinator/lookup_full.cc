@@ -125,33 +125,32 @@ std::uint64_t Finder::tails_behind(GroupId g, std::uint64_t position) {
   return base == no_slot ? anywhere : index_.tail_offsets(g, base);
 }
 
-// The hash unit at which the group's highest tail in (from, first] ends, counted from `from`, its
-// slot noted; 0 if there is none. The highest are asked first, then all others at once.
-std::uint64_t Finder::tail_of_one(GroupId g, Tokens from, Tokens first, std::uint64_t possible) {
+// The group's highest tail at one of `ends`, its slot noted; their `from` if there is none. The
+// highest are asked first, then all others at once.
+Tokens Finder::tail_of_one(GroupId g, const TailEnds& ends) {
   constexpr std::size_t at_first = 8;
   constexpr std::size_t at_once = 128;
-  const std::uint64_t units = geometry_.block_tokens(g).n / align_.n;
   std::array<const std::byte*, at_once> keys;
-  std::array<std::uint32_t, at_once> ends;
+  std::array<Tokens, at_once> asked;
   std::array<SlotId, at_once> found;
   std::size_t most = at_first;
-  for (std::uint64_t left = possible == 0 ? 0 : (first - from).n / align_.n; left > 0;) {
+  for (std::uint64_t left = ends.count; left > 0;) {
     std::size_t n = 0;
     for (; left > 0 && n < most; --left) {
-      if ((possible >> tail_offset_bit(left - 1, units) & 1) == 0) continue;
-      keys[n] = block_key(keys_, from + align_ * left, h_);
-      ends[n++] = static_cast<std::uint32_t>(left);
+      if (!ends.may_be(left)) continue;
+      keys[n] = block_key(keys_, ends.at(left), h_);
+      asked[n++] = ends.at(left);
     }
     index_.find_each(g, {keys.data(), n}, {found.data(), n});
     out_.cost.probes += n;
     for (std::size_t i = 0; i < n; ++i) {
       if (found[i] == no_slot) continue;
-      end_inside(g, from + align_ * ends[i], found[i]);
-      return ends[i];
+      end_inside(g, asked[i], found[i]);
+      return asked[i];
     }
     most = at_once;
   }
-  return 0;
+  return ends.from;
 }
 
 // R-302 step 2: the highest tail at or below `top` inside the block at `position` that every member
@@ -159,37 +158,41 @@ std::uint64_t Finder::tail_of_one(GroupId g, Tokens from, Tokens first, std::uin
 // index rules tails out are not asked for.
 Tokens Finder::best_tail(Members members, std::uint64_t position, Tokens top) {
   const Tokens block = geometry_.block_tokens(members.front());
-  const Tokens from = block * position;
-  if (!geometry_.fine_hits() || block <= align_) return from;
-  const Tokens first = round_down(std::min({from + block - align_, top, known_end_}), align_);
-  if (first <= from) return from;
-  const std::uint64_t possible = tails_behind(members.front(), position);
-  const std::uint64_t units = block.n / align_.n;
-  const auto may_be = [&](std::uint64_t i) {
-    return (possible >> tail_offset_bit(i, units) & 1) != 0;
-  };
-  if (members.size() == 1)
-    return from + align_ * tail_of_one(members.front(), from, first, possible);
+  TailEnds ends;
+  ends.from = block * position;
+  if (!geometry_.keeps_tails()) return ends.from;
+  // A chunk may begin between two possible ends.
+  ends.base = round_down(ends.from, align_);
+  ends.step = align_;
+  const Tokens last = ends.from + block - Tokens{1};
+  const Tokens first = round_down(std::min({last, top, known_end_}), align_);
+  if (first <= ends.from) return ends.from;
+  ends.possible = tails_behind(members.front(), position);
+  if (ends.possible == 0) return ends.from;
+  ends.step_units = align_.n / h_.n;
+  ends.lead_units = (ends.from - ends.base).n / h_.n;
+  ends.units = block.n / h_.n;
+  ends.count = (first - ends.base).n / align_.n;
+  if (members.size() == 1) return tail_of_one(members.front(), ends);
   Ramp ramp;
   Found found;
-  for (std::uint64_t left = possible == 0 ? 0 : (first - from).n / align_.n; left > 0;) {
-    if (!may_be(left - 1)) {
+  for (std::uint64_t left = ends.count; left > 0;) {
+    if (!ends.may_be(left)) {
       --left;
       continue;
     }
     std::size_t n = 1;
-    for (const std::size_t most = ramp.next(left); n < most && may_be(left - 1 - n);) ++n;
-    const Tokens end = from + align_ * left;
-    const std::size_t i = first_common(members, end, n, found);
+    for (const std::size_t most = ramp.next(left); n < most && ends.may_be(left - n);) ++n;
+    const std::size_t i = first_common(members, ends.at(left), n, found);
     if (i < n) {
-      const Tokens tail = end - align_ * i;
+      const Tokens tail = ends.at(left - i);
       end_inside(members.front(), tail, found[i]);
       for (const GroupId g : members.subspan(1)) end_inside(g, tail, probe_one(g, tail));
       return tail;
     }
     left -= n;
   }
-  return from;
+  return ends.from;
 }
 
 // The longest prefix up to `limit` that one attention group serves. What ends behind the limit
@@ -209,6 +212,22 @@ Tokens Finder::full_reach(GroupId g, Tokens limit) {
   return std::min(best_tail({&g, 1}, n, known_end_), inside);
 }
 
+// In a tier with chunks: the aligned limit if every member holds the whole chunk at `position`,
+// which ends behind it; else 0. With blocks as they are the rules R-302 look at no block behind the
+// limit.
+Tokens Finder::inside_next_chunk(Members members, std::uint64_t position, Tokens limit) {
+  const Tokens end = geometry_.block_tokens(members.front()) * (position + 1);
+  const Tokens inside = round_down(limit, align_);
+  if (geometry_.blocks_per_chunk(members.front()) == 1 || end > known_end_ || end <= limit ||
+      inside <= geometry_.block_tokens(members.front()) * position) {
+    return {};
+  }
+  const auto held = [&](GroupId g) { return probe_one(g, end) != no_slot; };
+  if (!std::all_of(members.begin(), members.end(), held)) return {};
+  for (const GroupId g : members) end_inside(g, end, probe_one(g, end));
+  return inside;
+}
+
 // R-302 as it stands for a bundle in a layout with draft groups: present means present in every
 // member.
 Tokens Finder::full_together(const Bundle& b, Tokens limit, bool drop) {
@@ -216,7 +235,8 @@ Tokens Finder::full_together(const Bundle& b, Tokens limit, bool drop) {
   std::uint64_t n = std::min(limit, known_end_).n / block.n;
   for (const GroupId g : b.members) n = full_run(g, n);
   for (const GroupId g : b.members) out_.groups[g].keep(n - low(g));
-  const Tokens before = best_tail(b.members, n, limit);
+  Tokens before = inside_next_chunk(b.members, n, limit);
+  if (before == Tokens{}) before = best_tail(b.members, n, limit);
   if (!drop || before <= start_) return std::max(round_down(before, align_), start_);
   const Tokens after = std::max(round_down(before - std::min(align_, block), align_), start_);
   note_drop(before, after);

@@ -272,7 +272,7 @@ std::uint32_t by_second(const Record& r) { return r.dep2_next; }
 
 template <class Next>
 bool TierIndex::Body::holds_at(GroupId g, Tokens end, std::uint32_t first, Next next) const {
-  const bool covers = geometry.group(g).kind == GroupKind::full;
+  const bool covers = geometry.group(g).kind == GroupKind::full || geometry.blocks_per_chunk(g) > 1;
   const std::uint64_t position = geometry.end_position(g, end);
   for (std::uint32_t d = first; d != 0; d = next(at(d - 1))) {
     const Record& r = at(d - 1);
@@ -312,7 +312,7 @@ bool TierIndex::Body::needs(GroupId g, Tokens end) const {
 // With fine hits a wider block of attention that hangs on `entry` serves boundaries in front of the
 // entry, too. Which of them others need is not asked: rather keep an entry than drop a useful one.
 bool TierIndex::Body::reaches_back(const Record& entry) const {
-  if (!geometry.fine_hits() || wide.empty()) return false;
+  if (!geometry.keeps_tails() || wide.empty()) return false;
   const auto starts_before = [&](const Record& d) {
     if (!serves(d) || std::find(wide.begin(), wide.end(), d.group()) == wide.end()) return false;
     return round_down(Tokens{d.end - std::uint64_t{1}}, geometry.block_tokens(d.group())) + block <
@@ -333,12 +333,19 @@ bool TierIndex::Body::reaches_back(const Record& entry) const {
 bool TierIndex::Body::servable(SlotId entry) const {
   const Record& r = at(entry);
   if (reaches_back(r)) return true;
-  if (servable_at(r, nullptr, Tokens{r.end})) return true;
+  // A chunk may end between two boundaries; it serves its inside.
+  const auto last_boundary = [&](std::uint64_t end) {
+    const Tokens at_end{end};
+    if (geometry.blocks_per_chunk(chain) == 1) return at_end;
+    const Tokens boundary = round_down(at_end, geometry.hit_alignment());
+    return boundary + block > Tokens{r.end} ? boundary : at_end;
+  };
+  if (servable_at(r, nullptr, last_boundary(r.end))) return true;
   for (std::uint32_t d = r.second; d != 0; d = at(d - 1).dep_next) {
     const Record& dependent = at(d - 1);
     if (dependent.has(Record::tail_bit)) {
       if (serves(dependent) && servable_at(r, &dependent, Tokens{dependent.end})) return true;
-    } else if (dependent.end != r.end && servable_at(r, nullptr, Tokens{dependent.end})) {
+    } else if (dependent.end != r.end && servable_at(r, nullptr, last_boundary(dependent.end))) {
       return true;
     }
   }

@@ -139,12 +139,17 @@ void JobTable::add_copy(Job& job, const CopyRecord& copy, OpenParts& parts) {
   chunk.copies[chunk.used++] = copy;
   ++job.copies;
   ++(job.kind == JobKind::load ? load_copies_ : store_copies_);
+  if (job.kind != JobKind::store || !copy.closes) return;
+  ++job.entries;
+  ++store_entries_;
 }
 
 void JobTable::add_copies(Job& job, const CopyRun& run, OpenParts& parts) {
-  const std::size_t n = run.entries.size();
+  const std::size_t n = run.count;
   if (n == 0) return;
-  KVC_CHECK(run.first + n <= UINT32_MAX);
+  KVC_CHECK(run.first + n <= UINT32_MAX && job.kind == JobKind::load);
+  if (run.blocks_per_chunk > 1) return add_chunks(job, run, parts);
+  KVC_CHECK(n == run.entries.size());
   part_of(job, run.request, parts).copies += static_cast<std::uint32_t>(n);
   for (std::size_t i = 0; i < n;) {
     CopyChunk& chunk = chunk_with_room(job);
@@ -161,7 +166,27 @@ void JobTable::add_copies(Job& job, const CopyRun& run, OpenParts& parts) {
     }
   }
   job.copies += n;
-  (job.kind == JobKind::load ? load_copies_ : store_copies_) += n;
+  load_copies_ += n;
+}
+
+// Blocks of chunks, of which the first may lack its first ones and the last its last.
+void JobTable::add_chunks(Job& job, const CopyRun& run, OpenParts& parts) {
+  const std::uint64_t per = run.blocks_per_chunk;
+  const std::uint64_t first_chunk = run.first / per;
+  KVC_CHECK((run.first + run.count - 1) / per - first_chunk + 1 == run.entries.size());
+  for (std::uint64_t i = 0; i < run.count; ++i) {
+    const std::uint64_t position = run.first + i;
+    const std::uint64_t entry = position / per - first_chunk;
+    CopyRecord copy;
+    copy.block = run.blocks[i];
+    copy.position = static_cast<std::uint32_t>(position);
+    copy.entry = run.entries[entry];
+    copy.request = run.request;
+    copy.group = static_cast<std::uint8_t>(run.group);
+    copy.closes = i + 1 == run.count || (position + 1) % per == 0;
+    copy.pinned = copy.closes && entry >= run.pinned_from;
+    add_copy(job, copy, parts);
+  }
 }
 
 void JobTable::forget(Job& job) {
@@ -175,6 +200,7 @@ void JobTable::forget(Job& job) {
     free_part_ = job.first_part;
   }
   (job.kind == JobKind::load ? load_copies_ : store_copies_) -= job.copies;
+  store_entries_ -= job.entries;
   if (job.kind == JobKind::load) {
     open_loads_[job.load_at] = open_loads_.back();
     pool_[open_loads_.back()]->load_at = job.load_at;

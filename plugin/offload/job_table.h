@@ -15,8 +15,10 @@ namespace kvc {
 using RequestIndex = std::uint32_t;
 inline constexpr RequestIndex no_request = UINT32_MAX;
 
-// One block of a job: a tier entry and the device block that the job holds. Positions fit 32 bits:
-// the index takes ends below 2^32 tokens only.
+// One block of a job: a tier entry and the device block that the job holds. The blocks of a chunk
+// share an entry and follow each other; the last of them closes it: what is done once per entry is
+// done with that one. Positions are those of the engine's table and fit 32 bits: the index takes
+// ends below 2^32 tokens only.
 struct CopyRecord {
   BlockId block = 0;
   std::uint32_t position = 0;
@@ -28,6 +30,7 @@ struct CopyRecord {
   bool owned : 1 = false;       // counts as named by its live request (groups without cells)
   bool failed : 1 = false;      // a rank named it
   bool pinned : 1 = false;      // a load that pins its entry by itself
+  bool closes : 1 = true;       // the last block of its entry in this job
 };
 static_assert(sizeof(CopyRecord) == 24 && groups_max <= 256);
 
@@ -47,7 +50,9 @@ struct CopyRun {
   std::uint64_t first = 0;
   const BlockId* blocks = nullptr;
   std::span<const SlotId> entries;
-  std::size_t pinned_from = 0;  // entries from here on are pinned by themselves
+  std::size_t pinned_from = 0;         // entries from here on are pinned by themselves
+  std::uint32_t blocks_per_chunk = 1;  // above 1: entries are those of the chunks of the positions
+  std::uint64_t count = 0;             // of blocks; without chunks as many as entries
 };
 
 struct Job {
@@ -67,6 +72,7 @@ struct Job {
   Tokens begin;  // loads: tokens [begin, end)
   Tokens end;
   std::uint64_t copies = 0;
+  std::uint64_t entries = 0;              // stores: copies that close one
   std::vector<std::uint64_t> ended_bits;  // one per rank
   std::vector<std::uint64_t> heard_bits;
   std::vector<FailedBlock> failed;
@@ -186,6 +192,8 @@ class JobTable {
   [[nodiscard]] std::uint64_t copies_of(JobKind kind) const {
     return kind == JobKind::load ? load_copies_ : store_copies_;
   }
+  // Tier entries that open jobs write: copies that close one.
+  [[nodiscard]] std::uint64_t entries_written() const { return store_entries_; }
   [[nodiscard]] std::uint32_t ranks() const { return ranks_; }
 
   enum class Heard { first, repeated };
@@ -216,6 +224,7 @@ class JobTable {
   CopyChunk& chunk_with_room(Job& job);
   // The part that the job's next copy, of this request, belongs to.
   Part& part_of(Job& job, RequestIndex request, OpenParts& parts);
+  void add_chunks(Job& job, const CopyRun& run, OpenParts& parts);
   void unlink_part(const Part& part, OpenParts& parts);
   void forget(Job& job);
   // Places of ids: a table of pool indices + 1 by the low bits of the id, probed upwards. Unlike a
@@ -240,6 +249,7 @@ class JobTable {
   Queue stores_;
   std::uint64_t load_copies_ = 0;
   std::uint64_t store_copies_ = 0;
+  std::uint64_t store_entries_ = 0;
 };
 
 }  // namespace kvc

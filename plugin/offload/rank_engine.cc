@@ -175,10 +175,11 @@ bool RankEngine::resolve_sources(Job& job) {
   writers_.clear();
   for (const PlanCopy& copy : job.copies) {
     const SlotState& s = state(copy);
-    if (s.writer == 0) {
-      if (s.written == 0) fail(job, copy, Code::io, FailedSide::source);
+    if (layout_->place_of(copy.group, copy.position) >= s.written) {
+      fail(job, copy, Code::io, FailedSide::source);
       continue;
     }
+    if (s.writer == 0) continue;
     const std::uint32_t writer = s.writer - 1;
     if (jobs_[writer].status != Code::ok) {
       fail(job, copy, Code::io, FailedSide::source);
@@ -204,7 +205,9 @@ Status RankEngine::submit_part(std::uint32_t at, std::uint32_t part) {
   descriptors_.clear();
   for (std::size_t i = job.part_begin[part]; i < end; ++i) {
     const PlanCopy& copy = job.copies[i];
-    std::byte* slot = pages_->bytes(layout_->class_of(copy.group), copy.slot);
+    std::byte* slot =
+        pages_->bytes(layout_->class_of(copy.group), copy.slot) +
+        layout_->place_of(copy.group, copy.position) * layout_->block_bytes(copy.group).n;
     for (const RankLayout::Piece& piece : layout_->pieces(copy.group)) {
       std::byte* host = slot + piece.slot_offset;
       std::uint8_t* device = layout_->address(piece, copy.block);
@@ -393,7 +396,7 @@ std::string RankEngine::verify() const {
     const auto r = readers.find({cls, slot});
     const auto w = writers.find({cls, slot});
     if (s.readers != (r == readers.end() ? 0 : r->second) ||
-        s.writer != (w == writers.end() ? 0 : w->second) || (s.writer != 0 && s.written != 0)) {
+        s.writer != (w == writers.end() ? 0 : w->second) || (s.writer != 0 && s.written == 0)) {
       problem =
           fmt::format("slot {} of class {}: {} readers, writer {}, written {}, unlike the jobs",
                       slot, cls, s.readers, s.writer, s.written);

@@ -182,6 +182,88 @@ BOOST_AUTO_TEST_CASE(a_failed_copy_names_its_block_and_side_in_item_and_report) 
   BOOST_TEST(has(seen, 2, ReportPhase::ended, Code::io));
 }
 
+// Slots of three blocks for groups 0 and 1.
+RankOptions in_chunks() {
+  RankOptions o = World::options();
+  o.layout.blocks_per_slot = {3, 3, 1};
+  o.layout.host_blocks = 24;
+  return o;
+}
+
+BOOST_AUTO_TEST_CASE(chunks_keep_every_block_at_its_place) {
+  World w(nullptr, in_chunks());
+  BOOST_TEST(w.info.pages == 8u);
+  BOOST_REQUIRE(w.info.classes.size() == 2u);
+  BOOST_TEST(w.info.classes[0].bytes_per_block.n == 144u);
+  BOOST_TEST(w.info.classes[1].bytes_per_block.n == 16u);
+  BOOST_TEST(w.info.classes[1].slots_per_page == 9u);
+  std::vector<std::vector<std::uint8_t>> stored;
+  for (const BlockId b : {1, 2, 3}) stored.push_back(w.block(0, b));
+  const auto first = w.block(1, 4);
+  const auto second = w.block(1, 5);
+  const auto state = w.block(2, 6);
+  // A whole chunk, one that ends early, and a state, whose slot has one place at any position.
+  BOOST_TEST(w.submit({}, {{1,
+                            {{0, 2, 1, 3},
+                             {0, 2, 2, 4},
+                             {0, 2, 3, 5},
+                             {1, 5, 4, 6},
+                             {1, 5, 5, 7},
+                             {2, 10, 6, 7}}}})
+                 .ok());
+  BOOST_TEST(has(w.run(), 1, ReportPhase::ended, Code::ok));
+  BOOST_TEST(w.rank->verify() == "");
+  // Any part of it, to any block; what is not loaded does not move.
+  const auto before = w.device;
+  BOOST_TEST(
+      w.submit({{2, {{0, 2, 9, 4}, {0, 2, 10, 5}}}, {3, {{1, 5, 11, 6}, {2, 10, 12, 0}}}}, {})
+          .ok());
+  const Seen seen = w.run();
+  BOOST_TEST(has(seen, 2, ReportPhase::ended, Code::ok));
+  BOOST_TEST(has(seen, 3, ReportPhase::ended, Code::ok));
+  BOOST_TEST((w.block(0, 9) == stored[1]));
+  BOOST_TEST((w.block(0, 10) == stored[2]));
+  BOOST_TEST((w.block(1, 11) == first));
+  BOOST_TEST((w.block(2, 12) == state));
+  BOOST_TEST(w.submit({{4, {{0, 2, 7, 0}, {1, 5, 8, 1}}}}, {}).ok());
+  BOOST_TEST(has(w.run(), 4, ReportPhase::ended, Code::ok));
+  BOOST_TEST((w.block(0, 7) == stored[0]));
+  BOOST_TEST((w.block(1, 8) == second));
+  BOOST_TEST(std::equal(before.begin(), before.begin() + 7 * 32, w.device.begin()));
+  BOOST_TEST(w.rank->counters().loaded_bytes == 48u * 5 + 16);
+}
+
+BOOST_AUTO_TEST_CASE(a_place_that_was_not_stored_is_not_loaded) {
+  World w(nullptr, in_chunks());
+  BOOST_TEST(w.submit({}, {{1, {{0, 2, 1, 0}, {0, 2, 2, 1}}}}).ok());
+  w.run();
+  BOOST_TEST(w.submit({{2, {{0, 2, 9, 1}, {0, 2, 10, 2}}}}, {}).ok());
+  const Seen seen = w.run();
+  BOOST_TEST(has(seen, 2, ReportPhase::ended, Code::io));
+  BOOST_REQUIRE(seen.failed.at(2).size() == 1u);
+  BOOST_TEST(seen.failed.at(2)[0].position == 2u);
+  // A shorter store of the slot takes the places back.
+  BOOST_TEST(w.submit({}, {{3, {{0, 2, 3, 0}}}}).ok());
+  w.run();
+  BOOST_TEST(w.submit({{4, {{0, 2, 9, 1}}}}, {}).ok());
+  BOOST_TEST(has(w.run(), 4, ReportPhase::ended, Code::io));
+}
+
+BOOST_AUTO_TEST_CASE(a_chunk_with_a_hole_or_a_place_twice_is_not_stored) {
+  const std::vector<std::vector<PlanCopy>> wrong = {{{0, 2, 1, 1}},
+                                                    {{0, 2, 1, 0}, {0, 2, 2, 2}},
+                                                    {{0, 2, 1, 0}, {0, 2, 2, 0}},
+                                                    {{0, 2, 1, 0}, {0, 2, 2, 1}, {0, 2, 3, 1}}};
+  World w(nullptr, in_chunks());
+  JobId job = 1;
+  for (const auto& copies : wrong) {
+    BOOST_TEST(w.submit({}, {{job, copies}}).ok());
+    BOOST_TEST(has(w.run(), job, ReportPhase::ended, Code::state));
+    BOOST_TEST(w.rank->verify() == "");
+    ++job;
+  }
+}
+
 BOOST_AUTO_TEST_CASE(jobs_that_name_what_must_not_be_touched_fail_and_the_rest_runs) {
   World w;
   BOOST_TEST(w.submit({}, {{1, {{0, 0, 1, 0}}}}).ok());

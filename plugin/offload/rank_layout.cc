@@ -23,6 +23,15 @@ Status check_options(const RankLayoutOptions& o) {
     return bad("cacheable groups {:#x} of {} groups", o.cacheable_mask, o.groups);
   }
   if (o.device_blocks == 0) return bad("0 device blocks");
+  if (!o.blocks_per_slot.empty() && o.blocks_per_slot.size() != o.groups) {
+    return bad("{} groups have slots of so many blocks, {} groups are there",
+               o.blocks_per_slot.size(), o.groups);
+  }
+  for (const std::uint32_t n : o.blocks_per_slot) {
+    if (n == 0 || n > blocks_per_slot_max) {
+      return bad("{} blocks per slot, must be 1 to {}", n, blocks_per_slot_max);
+    }
+  }
   return {};
 }
 
@@ -127,6 +136,9 @@ Status RankLayout::take_groups() {
       if (__builtin_add_overflow(bytes_[g], r.block_bytes.n, &bytes_[g])) {
         return bad("the blocks of group {} are larger than 2^64 bytes", g);
       }
+      if (bytes_[g] > UINT64_MAX / blocks_per_slot(g)) {
+        return bad("{} blocks of group {} are larger than 2^64 bytes", blocks_per_slot(g), g);
+      }
       blocks_[g] = std::min(blocks_[g], (r.size_bytes.n - r.block_bytes.n) / r.stride_bytes.n + 1);
     }
     if (pieces_[g].empty() && (options_.cacheable_mask >> g & 1) != 0) {
@@ -142,11 +154,11 @@ void RankLayout::make_classes() {
   for (std::uint32_t g = 0; g < options_.groups; ++g) {
     if ((options_.cacheable_mask >> g & 1) == 0) continue;
     std::size_t at = 0;
-    while (at < classes_.size() && classes_[at].bytes_per_block.n != bytes_[g]) ++at;
+    while (at < classes_.size() && classes_[at].bytes_per_block.n != slot_bytes(g)) ++at;
     if (at == classes_.size()) {
       SlotClass fresh;
       fresh.class_id = static_cast<std::uint32_t>(at);
-      fresh.bytes_per_block = {bytes_[g]};
+      fresh.bytes_per_block = {slot_bytes(g)};
       classes_.push_back(fresh);
     }
     SlotClass& c = classes_[at];
@@ -172,9 +184,12 @@ Status RankLayout::size_pool() {
     return {};
   }
   std::uint64_t budget = options_.host_bytes.n;
-  if (options_.host_blocks != 0 &&
-      __builtin_mul_overflow(options_.host_blocks, page_bytes_, &budget)) {
-    return bad("{} host blocks of {} bytes overflow", options_.host_blocks, page_bytes_);
+  std::uint64_t block = 0;
+  for (std::uint32_t g = 0; g < options_.groups; ++g) {
+    if (class_of_[g] != no_class) block = std::max(block, bytes_[g]);
+  }
+  if (options_.host_blocks != 0 && __builtin_mul_overflow(options_.host_blocks, block, &budget)) {
+    return bad("{} host blocks of {} bytes overflow", options_.host_blocks, block);
   }
   pages_ = std::min(budget / page_bytes_, slots_max / widest);
   if (pages_ < 2) {

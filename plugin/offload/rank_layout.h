@@ -25,6 +25,8 @@ struct RankRegion {
   std::uint64_t group_mask = 0;  // groups whose blocks live here; several may overlay one region
 };
 
+inline constexpr std::uint32_t blocks_per_slot_max = 64;
+
 struct RankLayoutOptions {
   std::uint32_t groups = 0;          // of the model, uncached ones included; 1 .. 64
   std::uint64_t cacheable_mask = 0;  // the groups that need slots
@@ -33,18 +35,21 @@ struct RankLayoutOptions {
   // Size of the host tier of this rank; the first that is given counts.
   bool host_unlimited = false;
   std::uint64_t host_blocks = 0;  // in blocks of the group with the largest blocks
+  // How many blocks a slot of the group holds, places 0, 1, ...; empty: one of each.
+  std::vector<std::uint32_t> blocks_per_slot;
   Bytes host_bytes;
 };
 
 // Threads:    immutable after make; any thread.
 // Owns:       its copies of the region descriptions; the bytes are the engine's.
 // Invariants: every cacheable group has at least one region and belongs to exactly one class;
-//             groups are in one class iff their blocks have the same bytes, summed over regions;
+//             groups are in one class iff their slots have the same bytes: a block's, summed over
+//             regions, as often as a slot holds blocks;
 //             for a block that in_range accepts, address() + block bytes is inside the region;
 //             no two regions of one group share a byte of the same or of different blocks.
 class RankLayout {
  public:
-  // One stretch of a group's slot: `bytes` of a block in a region, at `slot_offset` in the slot.
+  // One stretch of a group's slot: `bytes` of a block in a region, at `slot_offset` in its place.
   struct Piece {
     std::uint32_t region = 0;
     std::uint64_t slot_offset = 0;
@@ -72,6 +77,14 @@ class RankLayout {
   [[nodiscard]] std::span<const Piece> pieces(std::uint32_t group) const { return pieces_[group]; }
   [[nodiscard]] std::uint32_t groups() const { return static_cast<std::uint32_t>(pieces_.size()); }
   [[nodiscard]] Bytes block_bytes(std::uint32_t group) const { return {bytes_[group]}; }
+  [[nodiscard]] std::uint32_t blocks_per_slot(std::uint32_t group) const {
+    return options_.blocks_per_slot.empty() ? 1 : options_.blocks_per_slot[group];
+  }
+  // The place of a block in its group's slot (docs/formats/plan.md).
+  [[nodiscard]] std::uint32_t place_of(std::uint32_t group, std::uint64_t position) const {
+    const std::uint32_t n = blocks_per_slot(group);
+    return n == 1 ? 0 : static_cast<std::uint32_t>(position % n);
+  }
 
   // Whether `block` of `group` exists: not the null block, below the device blocks and inside every
   // region of the group. Requires: group < groups().
@@ -86,6 +99,9 @@ class RankLayout {
   RankLayout() = default;
   Status take_regions(std::span<const RankRegion> regions);
   Status take_groups();
+  [[nodiscard]] std::uint64_t slot_bytes(std::uint32_t group) const {
+    return bytes_[group] * blocks_per_slot(group);
+  }
   void make_classes();
   Status size_pool();
 

@@ -17,8 +17,10 @@ namespace kvc {
 struct SlotState {
   std::uint32_t writer = 0;   // open store job + 1; 0: none
   std::uint16_t readers = 0;  // open load jobs
-  std::uint8_t written = 0;   // 1: the last store ended ok
-  std::uint8_t awaited = 0;   // 1: a plan whose stores were not submitted yet stores here
+  // Places that the last store wrote, from the first on, if it ended ok; of an open one those that
+  // it writes.
+  std::uint8_t written = 0;
+  std::uint8_t awaited = 0;  // 1: a plan whose stores were not submitted yet stores here
 };
 
 // Slot s of class c is the (s % slots_per_page)-th on page s / slots_per_page. The scheduler role

@@ -224,12 +224,18 @@ void RankEngine::mark_store(std::uint32_t at) {
       return;
     }
     SlotState& s = state(copy);
-    if (s.writer != 0 || s.readers != 0) {
+    const bool own = s.writer == at + 1;
+    if (!own && (s.writer != 0 || s.readers != 0)) {
+      fail(job, copy, Code::state, FailedSide::destination);
+      return;
+    }
+    // The places of a slot are written once each and without a hole (OW-28).
+    if (layout_->place_of(copy.group, copy.position) != (own ? s.written : 0U)) {
       fail(job, copy, Code::state, FailedSide::destination);
       return;
     }
     s.writer = at + 1;
-    s.written = 0;
+    s.written = static_cast<std::uint8_t>(own ? s.written + 1 : 1);
     ++job.marked;
   }
 }
@@ -243,9 +249,11 @@ void RankEngine::unmark(std::uint32_t at) {
       KVC_CHECK(s.readers != 0);
       --s.readers;
     } else {
+      // With the first place of a slot the whole of it.
+      if (layout_->place_of(job.copies[i].group, job.copies[i].position) != 0) continue;
       KVC_CHECK(s.writer == at + 1);
       s.writer = 0;
-      s.written = job.status == Code::ok ? 1 : 0;
+      if (job.status != Code::ok) s.written = 0;
     }
   }
   job.marked = 0;

@@ -9,8 +9,13 @@
 
 namespace kvc {
 
-RequestTable::RequestTable(const Geometry& geometry, RequestLimits limits, HoldBook& holds)
-    : geometry_(geometry), limits_(limits), holds_(holds), stored_by_position_(geometry.groups()) {
+RequestTable::RequestTable(const Geometry& geometry, const Geometry& tier, RequestLimits limits,
+                           HoldBook& holds)
+    : geometry_(geometry),
+      tier_(tier),
+      limits_(limits),
+      holds_(holds),
+      stored_by_position_(geometry.groups()) {
   for (const GroupId g : geometry.cacheable()) {
     stored_by_position_[g] = geometry.group(g).position_stable;
   }
@@ -61,6 +66,9 @@ RequestIndex RequestTable::room_for(std::uint64_t key_bytes) try {
     noticed_.reserve(made_ + 1);
     if (made_ == pool_.size() * per_piece) pool_.push_back(std::make_unique<Request[]>(per_piece));
     at(made_).groups.resize(geometry_.groups());
+    for (GroupId g = 0; g < geometry_.groups(); ++g) {
+      at(made_).groups[g].blocks_per_chunk = tier_.blocks_per_chunk(g);
+    }
     free_.push_back(made_++);
   }
   const RequestIndex index = free_.back();
@@ -116,8 +124,10 @@ void RequestTable::release(RequestIndex index) {
   fresh.groups.swap(r.groups);
   for (GroupProgress& g : fresh.groups) {
     ZeroedArray<BlockId> cells = std::move(g.cells);
+    const std::uint32_t blocks_per_chunk = g.blocks_per_chunk;
     g = GroupProgress{};
     g.cells = std::move(cells);
+    g.blocks_per_chunk = blocks_per_chunk;
   }
   r = std::move(fresh);
   free_.push_back(index);
@@ -206,7 +216,7 @@ void RequestTable::clear_tables(Request& r) {
 
 void RequestTable::mark_waiting(GroupProgress& g, std::uint64_t position) {
   KVC_CHECK(!waits(g, position));
-  g.cells[position] |= waiting_bit;
+  g.cells[position * g.blocks_per_chunk] |= waiting_bit;
   g.wait_low = g.waiting == 0 ? position : std::min(g.wait_low, position);
   g.wait_high = g.waiting == 0 ? position + 1 : std::max(g.wait_high, position + 1);
   ++g.waiting;
@@ -214,7 +224,7 @@ void RequestTable::mark_waiting(GroupProgress& g, std::uint64_t position) {
 
 void RequestTable::clear_waiting(GroupProgress& g, std::uint64_t position) {
   KVC_CHECK(waits(g, position) && g.waiting > 0);
-  g.cells[position] &= ~waiting_bit;
+  g.cells[position * g.blocks_per_chunk] &= ~waiting_bit;
   --g.waiting;
 }
 
@@ -244,8 +254,8 @@ std::string RequestTable::verify() const {
     for (const GroupId group : geometry_.cacheable()) {
       const GroupProgress& g = r.groups[group];
       std::uint64_t waiting = 0;
-      for (std::uint64_t p = 0; p < g.cells.size(); ++p) {
-        references += block_at(g, p) >= 0;
+      for (std::uint64_t c = 0; c < g.cells.size(); ++c) references += block_at(g, c) >= 0;
+      for (std::uint64_t p = 0; has_mark(g, p); ++p) {
         if (!waits(g, p)) continue;
         ++waiting;
         if (p < g.wait_low || p >= g.wait_high || p >= std::max(g.cursor, g.again)) {

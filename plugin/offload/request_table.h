@@ -24,6 +24,8 @@ namespace kvc {
 inline constexpr std::uint32_t no_lease = UINT32_MAX;
 
 // One group of a request within its admission. Only groups that are stored by position have cells.
+// Positions are those of the tier, of chunks where it has chunks; cells and `length` those of the
+// engine's table.
 struct GroupProgress {
   std::uint64_t cursor = 0;   // positions below it were offered
   std::uint64_t counted = 0;  // positions below it have been counted in this admission (reset)
@@ -32,6 +34,8 @@ struct GroupProgress {
   bool refused = false;       // position `cursor` was refused when it was offered last
   std::uint64_t pending_at = 0;  // position + 1 of the refused one whose offer is pending
   Outcome refusal = Outcome::dropped_pool_full;
+  std::uint64_t keys_offered = 0;  // positions below it have been counted by the OfferCounter
+  bool cut = false;  // a chain's block was below the store threshold: none behind it is offered
   bool tail_done = false;     // the attention tail was offered
   bool tail_counted = false;  // and counted, in this admission
   // Offered positions that wait for another request's open copy, all in [wait_low, wait_high).
@@ -39,6 +43,7 @@ struct GroupProgress {
   std::uint64_t wait_low = 0;
   std::uint64_t wait_high = 0;
   bool wait_retry = false;  // one of them was refused for another reason: try again next step
+  std::uint32_t blocks_per_chunk = 1;  // cells of one position of the tier
   ZeroedArray<BlockId> cells;
 };
 
@@ -105,7 +110,9 @@ struct NamedRange {
 //             does while max_total is bounded.
 class RequestTable {
  public:
-  RequestTable(const Geometry& geometry, RequestLimits limits, HoldBook& holds);
+  // `tier`: the layout of the tier, which says how many blocks make one of its positions.
+  RequestTable(const Geometry& geometry, const Geometry& tier, RequestLimits limits,
+               HoldBook& holds);
 
   enum class Known { unknown, live, untracked };
   // Requires nothing of id.
@@ -159,8 +166,12 @@ class RequestTable {
   [[nodiscard]] static BlockId block_at(const GroupProgress& g, std::uint64_t position) {
     return decode(g.cells[position]);
   }
+  // Of positions of the tier; the mark stands in the first cell. Requires a cell for waits.
+  [[nodiscard]] static bool has_mark(const GroupProgress& g, std::uint64_t position) {
+    return position * g.blocks_per_chunk < g.cells.size();
+  }
   [[nodiscard]] static bool waits(const GroupProgress& g, std::uint64_t position) {
-    return (g.cells[position] & waiting_bit) != 0;
+    return (g.cells[position * g.blocks_per_chunk] & waiting_bit) != 0;
   }
   static void mark_waiting(GroupProgress& g, std::uint64_t position);
   static void clear_waiting(GroupProgress& g, std::uint64_t position);
@@ -197,6 +208,7 @@ class RequestTable {
   void set_cell(GroupProgress& g, GroupId group, std::uint64_t position, BlockId cell);
 
   const Geometry& geometry_;
+  const Geometry& tier_;
   RequestLimits limits_;
   HoldBook& holds_;
   std::vector<bool> stored_by_position_;

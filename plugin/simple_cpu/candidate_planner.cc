@@ -1,6 +1,6 @@
 #include "plugin/simple_cpu/candidate_planner.h"
 
-#include "plugin/simple_cpu/store_selection.h"
+#include "plugin/offload/flows/store_selection.h"
 
 namespace kvc {
 
@@ -84,7 +84,7 @@ void CandidatePlanner::commit(const Candidate& c, SlotId entry, Job*& job) {
 
 Job* CandidatePlanner::offer(std::span<const Candidate> candidates, std::uint64_t room) {
   Job* job = nullptr;
-  if (!core_.options.lazy || candidates.empty()) return job;
+  if (candidates.empty()) return job;
   core_.renew_candidate_run();
   for (const Candidate& c : candidates) {
     if (c.group < core_.geometry.groups() && core_.geometry.group(c.group).cacheable &&

@@ -3,7 +3,7 @@
 #pragma once
 #include <span>
 
-#include "plugin/simple_cpu/core.h"
+#include "plugin/offload/flows/core.h"
 
 namespace kvc {
 

@@ -40,10 +40,12 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def config(tmp_path_factory: pytest.TempPathFactory) -> str:
+def config(library: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     """KVC_TEST_LOAD_DEADLINE_MS: a test waits for it, in steps that a recording all holds."""
+    from connectors import connector_kind
+
     path = tmp_path_factory.mktemp("config") / "kvc.toml"
     deadline = os.environ.get("KVC_TEST_LOAD_DEADLINE_MS", "1000")
-    path.write_text(f'[connector]\nkind = "simple_cpu"\nload_deadline_ms = {deadline}\n\n'
-                    '[host]\nbytes = "256MiB"\n')
+    path.write_text(f'[connector]\nkind = "{connector_kind(library)}"\n'
+                    f'load_deadline_ms = {deadline}\n\n[host]\nbytes = "256MiB"\n')
     return str(path)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from connectors import connector_kind
 from kvc_vllm import layout, lib
 from kvc_vllm.scheduler import KvcScheduler
 from kvc_vllm.worker import KvcHandshake, KvcWorker
@@ -135,11 +136,14 @@ def test_a_refused_open_carries_the_text_of_the_library(library: str) -> None:
 
 @pytest.mark.parametrize("mode", ["eager", "lazy"])
 def test_lazy_mode_is_refused_when_the_ranks_are_known(library: str, mode: str) -> None:
+    if mode == "lazy" and connector_kind(library) != "simple_cpu":
+        pytest.skip("only simple_cpu has a lazy mode")
     memory = ctypes.create_string_buffer(4 * 64)
     groups = (lib.TYPES["group"] * 1)(lib.make(
         "group", kind=lib.GROUP_FULL, tokens_per_block=16, caps_known=layout.CAPS_ALL,
         caps=lib.GROUP_CAP_CACHEABLE | lib.GROUP_CAP_POSITION_STABLE))
-    toml = f'[connector]\nkind = "simple_cpu"\nmode = "{mode}"\n\n[host]\nblocks = 4\n'.encode()
+    kind = connector_kind(library)
+    toml = f'[connector]\nkind = "{kind}"\nmode = "{mode}"\n\n[host]\nblocks = 4\n'.encode()
     opened = lib.make(
         "open", groups=lib.list_of(groups), hash_unit_tokens=16, scheduler_block_tokens=16,
         context_parallel=1, cp_interleave_tokens=1, ranks=1, device_blocks=4, key_bytes=32,

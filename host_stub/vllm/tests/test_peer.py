@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from connectors import connector_kind
 from engine import IN_PROCESS, Answer, Engine, kvc_transfer, prompt
 from models import make_model
 from peer import peer_transfer
@@ -64,7 +65,8 @@ def kvc_run(model: str, library: str, folder: Path, blocks: int, prompts: list[l
             ) -> tuple[Run, int]:
     """The run, and the blocks that the tier holds in the end."""
     path = folder / f"{blocks}.toml"
-    path.write_text(f'[connector]\nkind = "simple_cpu"\n\n[host]\nblocks = {blocks}\n')
+    kind = connector_kind(library)
+    path.write_text(f'[connector]\nkind = "{kind}"\n\n[host]\nblocks = {blocks}\n')
     engine = Engine(model, kvc_transfer(library, str(path)))
     try:
         run = run_all(engine, prompts)

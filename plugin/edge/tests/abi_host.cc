@@ -1,6 +1,8 @@
 #include "plugin/edge/tests/abi_host.h"
 
 #include <boost/test/unit_test.hpp>
+#include <cstdlib>
+#include <string>
 
 #include "host_stub/loader/loader.h"
 
@@ -16,7 +18,9 @@ class BoostJudge final : public Judge {
 };
 
 rig::Library load() {
-  const auto loaded = host::load_connector(KVC_LIB_DIR "/libkvc_simple_cpu.so");
+  const char* name = std::getenv("KVC_TEST_CONNECTOR");
+  const auto loaded = host::load_connector(std::string(KVC_LIB_DIR "/libkvc_") +
+                                           (name == nullptr ? "simple_cpu" : name) + ".so");
   if (!loaded.ok()) BOOST_FAIL(loaded.error().text);
   return rig::Library(loaded.value().api);
 }
@@ -28,11 +32,11 @@ Judge& boost_judge() {
   return one;
 }
 
-const rig::Library& Library::simple_cpu() {
+const rig::Library& Library::under_test() {
   static const rig::Library library = load();
   return library;
 }
 
-World::World(Setup setup) : rig::World(std::move(setup), Library::simple_cpu(), boost_judge()) {}
+World::World(Setup setup) : rig::World(std::move(setup), Library::under_test(), boost_judge()) {}
 
 }  // namespace kvc::abi_test

@@ -1,5 +1,5 @@
-// The small engine of conformance/rig over the built libkvc_simple_cpu.so; what it finds is a
-// failed test.
+// The small engine of conformance/rig over a built connector: libkvc_simple_cpu.so, or that which
+// KVC_TEST_CONNECTOR names ("offloading"). What it finds is a failed test.
 #pragma once
 #include "conformance/rig/world.h"
 
@@ -11,7 +11,7 @@ using namespace kvc::rig;  // NOLINT(google-build-using-namespace)
 Judge& boost_judge();
 
 struct Library : rig::Library {
-  static const rig::Library& simple_cpu();
+  static const rig::Library& under_test();
 };
 
 class World : public rig::World {

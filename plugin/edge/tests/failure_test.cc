@@ -25,7 +25,7 @@ Setup two_ranks() {
 // Arms a fault point for the life of a test; false if the build has none.
 struct Fault {
   explicit Fault(const char* name, std::uint64_t countdown = 0)
-      : test(Library::simple_cpu().test()) {
+      : test(Library::under_test().test()) {
     if (test != nullptr) test->set_fault(kvc_text_of(name), countdown);
   }
   ~Fault() {

@@ -31,7 +31,7 @@ BOOST_AUTO_TEST_CASE(random_engines_get_right_bytes_balanced_counts_and_no_leaks
   for (std::uint64_t seed = from; seed < from + count; ++seed) {
     BOOST_TEST_INFO_SCOPE(test::repeat_command(seed));
     SeededChoices choices(seed);
-    Life life(choices, random_setup(choices, true), Library::simple_cpu(), boost_judge(), true);
+    Life life(choices, random_setup(choices, true), Library::under_test(), boost_judge(), true);
     life.run(150);
     loads += life.loads();
   }

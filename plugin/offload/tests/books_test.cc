@@ -413,7 +413,7 @@ BOOST_AUTO_TEST_CASE(ids_of_jobs_are_found_however_many_come_and_go) {
 BOOST_AUTO_TEST_CASE(tables_follow_their_changed_ranges) {
   const Geometry geometry = one_group();
   HoldBook holds(geometry, 100, 0);
-  RequestTable table(geometry, {.key_bytes = 16, .max_total = Tokens{256}}, holds);
+  RequestTable table(geometry, geometry, {.key_bytes = 16, .max_total = Tokens{256}}, holds);
   RequestBegin in;
   in.request = 9;
   in.prompt = Tokens{64};

@@ -19,6 +19,10 @@ struct WorldOptions {
   bool resets = true;
   std::uint64_t longest_prompt = 150;
   bool lazy = false;  // blocks keep their keys when they are free, and are named as candidates
+  std::uint32_t blocks_per_chunk = 1;
+  bool device_cache = false;  // some requests find a prefix on the device
+  bool decode_blocks = true;
+  MakeRole make = make_simple_cpu_scheduler;
 };
 
 // Threads: one. Owns: the engine's side. Invariants: a block with references or holds is never
@@ -29,7 +33,8 @@ class ByteWorld {
       : options_(std::move(options)),
         random_(seed),
         geometry_(geometry_of(options_.layout, !options_.lazy)),
-        rig_(options_.layout, options_.slots, role_options(), limits()) {
+        tier_geometry_(tier_geometry_of(geometry_, options_.blocks_per_chunk).value()),
+        rig_(options_.layout, options_.slots, role_options(), limits(), options_.make) {
     blocks_.resize(options_.device_blocks);
   }
 
@@ -96,6 +101,7 @@ class ByteWorld {
     Phase phase = Phase::waiting;
     std::uint64_t outputs = 0;   // still to come
     std::uint64_t computed = 0;  // tokens with KV
+    std::uint64_t device = 0;    // tokens that the device had at admission
     std::uint64_t load_end = 0;
     JobId load = 0;
     bool resumed = false;
@@ -113,6 +119,8 @@ class ByteWorld {
     o.attach_steps = 3;
     o.event_ring_entries = 64;
     o.lazy = options_.lazy;
+    o.blocks_per_chunk = options_.blocks_per_chunk;
+    o.store_decode_blocks = options_.decode_blocks;
     return o;
   }
   OpenLimits limits() const {
@@ -196,6 +204,29 @@ class ByteWorld {
     return true;
   }
 
+  // What the device has of the request's first tokens, as another request left it there: blocks
+  // with their bytes. False: too few blocks.
+  bool find_on_device(Req& r) {
+    for (const GroupId g : geometry_.cacheable()) {
+      if (r.device == 0) continue;
+      Table& t = r.tables[g];
+      for (std::uint64_t p = geometry_.first_needed_position(g, Tokens{r.device});
+           p < r.device / width(g); ++p) {
+        if (t[p] == null_block) t[p] = take_block(g);
+        if (t[p] == null_block) return false;
+        if (is_state(g)) {
+          at(t[p]).bytes[0] = digest(r, g, r.device - 1);
+          r.handed.insert(static_cast<std::uint64_t>(t[p]));
+          continue;
+        }
+        for (std::uint64_t i = 0; i < width(g); ++i) {
+          at(t[p]).bytes[i] = digest(r, g, p * width(g) + i);
+        }
+      }
+    }
+    return true;
+  }
+
   // The blocks that the request's first `computed` tokens fill get their keys.
   void key_blocks(const Req& r) {
     if (!options_.lazy) return;
@@ -249,12 +280,16 @@ class ByteWorld {
   void admit(bool partly) {
     Req* r = pick(Phase::waiting);
     if (r == nullptr) return;
-    const LookupAnswer answer = rig_.lookup(r->id);
+    const std::uint64_t total = rig_.tokens[r->id].size();
+    const std::uint64_t blocks = (total - 1) / options_.layout.s;
+    r->device = options_.device_cache ? random_.between(0, blocks) * options_.layout.s : 0;
+    const LookupAnswer answer = rig_.lookup(r->id, r->device);
     if (answer.code == Code::later || random_.chance(1, 5)) return;
     std::uint64_t accepted = answer.external.n;
     const std::uint64_t units = accepted / options_.layout.h;
     if (partly && units > 0) accepted = random_.between(0, units) * options_.layout.h;
-    const bool enough = accepted == 0 ? grow(*r, 1) : grow_for_load(*r, accepted);
+    const std::uint64_t end = r->device + accepted;
+    const bool enough = end == 0 ? grow(*r, 1) : grow_for_load(*r, end) && find_on_device(*r);
     if (!enough) {
       drop_all(*r);
       BOOST_TEST(rig_.alloc(r->id, 0, {}) == 0u);
@@ -264,7 +299,8 @@ class ByteWorld {
     r->load = rig_.alloc(r->id, accepted, r->tables);
     BOOST_REQUIRE((r->load != 0) == (accepted != 0));
     r->phase = accepted != 0 ? Phase::loading : Phase::running;
-    r->load_end = accepted;
+    r->computed = accepted != 0 ? 0 : r->device;
+    r->load_end = end;
     if (r->load != 0) hold(r->load, rig_.last_held);
   }
   void notice(Req& r) {
@@ -403,7 +439,7 @@ class ByteWorld {
     for (const PlanCopy& c : job.copies) planned.insert({c.group, c.position});
     BOOST_TEST(planned.size() == job.copies.size());
     std::set<std::pair<GroupId, std::uint64_t>> needed;
-    for_each_needed(geometry_, Tokens{}, Tokens{it->second.load_end},
+    for_each_needed(geometry_, Tokens{it->second.device}, Tokens{it->second.load_end},
                     [&](GroupId g, std::uint64_t p) {
                       needed.insert({g, p});
                     });
@@ -428,13 +464,24 @@ class ByteWorld {
       }
     }
   }
+  // The place of a copy in the tier: as ranks find it (docs/formats/plan.md).
+  std::vector<std::uint64_t>& place(const PlanCopy& c) {
+    return tier_[{c.slot, c.position % tier_geometry_.blocks_per_chunk(c.group)}];
+  }
   void move(const PlanCopyOf& job) {
     if (!moved_.insert(job.job).second) return;
+    // What a slot held goes with its next store.
+    for (const PlanCopy& c : job.copies) {
+      if (job.kind != JobKind::store) continue;
+      for (std::uint64_t i = 0; i < chunk_max; ++i) tier_.erase({c.slot, i});
+    }
     for (const PlanCopy& c : job.copies) {
       if (job.kind == JobKind::store) {
-        tier_[c.slot] = at(c.block).bytes;
+        BOOST_TEST(
+            !tier_.contains({c.slot, c.position % tier_geometry_.blocks_per_chunk(c.group)}));
+        place(c) = at(c.block).bytes;
       } else {
-        at(c.block).bytes = tier_[c.slot];
+        at(c.block).bytes = place(c);
       }
     }
   }
@@ -459,7 +506,7 @@ class ByteWorld {
     }
     move(job);
     if (status != Code::ok && job.kind == JobKind::store) {
-      for (const PlanCopy& c : job.copies) tier_[c.slot].assign(1, 0xBAD);
+      for (const PlanCopy& c : job.copies) place(c).assign(1, 0xBAD);
     }
     for (std::uint32_t r = 0; r < options_.ranks; ++r) {
       take(rig_.report(id, r, r == 0 ? status : Code::ok,
@@ -513,9 +560,10 @@ class ByteWorld {
   WorldOptions options_;
   Prng random_;
   Geometry geometry_;
+  Geometry tier_geometry_;
   Rig rig_;
   std::vector<Block> blocks_;
-  std::map<std::uint32_t, std::vector<std::uint64_t>> tier_;
+  std::map<std::pair<std::uint32_t, std::uint64_t>, std::vector<std::uint64_t>> tier_;
   std::map<RequestId, Req> requests_;
   std::map<RequestId, std::vector<std::uint64_t>> digests_;
   std::map<JobId, std::vector<BlockId>> holds_;

@@ -169,13 +169,17 @@ struct Sched {
   bool resumed = false;
 };
 
+// Makes the role under test; other connectors give their own.
+using MakeRole = Result<std::unique_ptr<SchedulerRole>> (*)(Geometry, const OpenLimits&,
+                                                            const SimpleCpuSchedulerOptions&,
+                                                            HostServices&);
+
 class Rig {
  public:
   explicit Rig(Layout layout_in, std::uint64_t slots = 16, SimpleCpuSchedulerOptions options = {},
-               OpenLimits limits_in = limits_of())
+               OpenLimits limits_in = limits_of(), MakeRole make = make_simple_cpu_scheduler)
       : layout(std::move(layout_in)), limits(limits_in) {
-    Result<std::unique_ptr<SchedulerRole>> made =
-        make_simple_cpu_scheduler(geometry_of(layout), limits, options, host);
+    Result<std::unique_ptr<SchedulerRole>> made = make(geometry_of(layout), limits, options, host);
     if (!made.ok()) throw std::runtime_error(made.error().text);
     role = std::move(made).value();
     if (slots != 0) set_ranks(slots);

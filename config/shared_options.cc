@@ -1,0 +1,87 @@
+#include "config/shared_options.h"
+
+#include <sstream>
+
+#include "config/toml_table.h"
+
+namespace kvc::config {
+namespace {
+
+constexpr std::uint64_t blocks_largest = std::uint64_t{1} << 40U;
+constexpr std::uint64_t day_ms = 86'400'000;
+
+std::string number_or(std::uint64_t value, std::uint64_t special, const char* word) {
+  return value == special ? toml_quoted(word) : std::to_string(value);
+}
+
+}  // namespace
+
+void read_shared_host(TomlTable& table, SharedOptions& o) {
+  take(o.host_bytes, table.bytes("bytes"));
+  // Two blocks is the smallest pool that can keep anything beside what is being replaced (CW-24).
+  take(o.host_blocks, table.integer("blocks", 2, blocks_largest));
+  take(o.host_unlimited, table.boolean("unlimited"));
+  take(o.copy_threads, table.integer("copy_threads", 1, 64));
+}
+
+void read_shared_connector(TomlTable& table, SharedOptions& o) {
+  take(o.index, table.word("index", {"chained", "flat"}));
+  take(o.lease_steps, table.integer("lease_steps", 1, 8));
+  take(o.max_leases, table.integer("max_leases", 1, 65'536));
+  take(o.attach_steps,
+       table.integer_or_word("attach_steps", 0, INT64_MAX, "unlimited", UINT64_MAX));
+  take(o.held_device_blocks_max,
+       table.integer_or_word("held_device_blocks_max", 1, blocks_largest, "auto", 0));
+  take(o.load_deadline_ms, table.integer("load_deadline_ms", 1, day_ms));
+  take(o.store_deadline_ms, table.integer("store_deadline_ms", 1, day_ms));
+  take(o.store_decode_blocks, table.boolean("store_decode_blocks"));
+  take(o.single_flight, table.boolean("single_flight"));
+  take(o.event_ring_entries, table.integer("event_ring", 0, std::uint64_t{1} << 28U));
+  take(o.plan_bytes_max,
+       table.integer_or_word("plan_bytes_max", 4096, std::uint64_t{1} << 40U, "auto", 0));
+}
+
+std::string shared_connector_toml(const SharedOptions& o) {
+  const auto flag = [](bool b) { return b ? "true" : "false"; };
+  std::ostringstream out;
+  out << "index = " << (o.index == IndexKind::chained ? "\"chained\"" : "\"flat\"") << "\n"
+      << "lease_steps = " << o.lease_steps << "\n"
+      << "max_leases = " << o.max_leases << "\n"
+      << "attach_steps = " << number_or(o.attach_steps, UINT64_MAX, "unlimited") << "\n"
+      << "held_device_blocks_max = " << number_or(o.held_device_blocks_max, 0, "auto") << "\n"
+      << "load_deadline_ms = " << o.load_deadline_ms << "\n"
+      << "store_deadline_ms = " << o.store_deadline_ms << "\n"
+      << "store_decode_blocks = " << flag(o.store_decode_blocks) << "\n"
+      << "single_flight = " << flag(o.single_flight) << "\n"
+      << "event_ring = " << o.event_ring_entries << "\n"
+      << "plan_bytes_max = " << number_or(o.plan_bytes_max, 0, "auto") << "\n";
+  return out.str();
+}
+
+std::string shared_host_toml(const SharedOptions& o) {
+  std::ostringstream out;
+  out << "bytes = " << o.host_bytes << "\n";
+  if (o.host_blocks != 0) out << "blocks = " << o.host_blocks << "\n";
+  out << "unlimited = " << (o.host_unlimited ? "true" : "false") << "\n"
+      << "copy_threads = " << o.copy_threads << "\n";
+  return out.str();
+}
+
+Parsed<std::string> with_host_blocks(std::string_view text, std::string_view file,
+                                     std::uint64_t blocks) {
+  return without_exceptions<std::string>(file, [&] {
+    toml::table document = parse_document(text, file);
+    TomlTable root(document, "", file);
+    static_cast<void>(root.table("host"));  // refuses a host that is no table
+    toml::node* host = document.get("host");
+    if (host == nullptr) host = &document.insert("host", toml::table{}).first->second;
+    toml::table& table = *host->as_table();
+    table.insert_or_assign("blocks", static_cast<std::int64_t>(blocks & INT64_MAX));
+    table.insert_or_assign("unlimited", false);
+    std::ostringstream out;
+    out << document << "\n";
+    return out.str();
+  });
+}
+
+}  // namespace kvc::config

@@ -1,0 +1,59 @@
+// Options that every connector of this library has: the host pool, and what the flows of the
+// scheduler role are told. One parser, so that one word means one thing in every connector's file.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "config/parsed.h"
+
+namespace kvc::config {
+
+enum class IndexKind { chained, flat };
+
+// How much is stored, and how long anything may take. Immutable once parsed.
+struct SharedOptions {
+  // [host] Exactly one rule sizes the host pool of a rank: unlimited, else host_blocks if not 0,
+  // else host_bytes.
+  std::uint64_t host_bytes = std::uint64_t{8}
+                             << 30U;  // per rank, 1 .. 2^60 (R-601: the peer's default, 8 GiB)
+  std::uint64_t host_blocks =
+      0;  // blocks of the largest group, 2 .. 2^40; 0: not given, host_bytes counts
+  bool host_unlimited = false;     // for measuring only: grows in slabs (design section 4)
+  std::uint32_t copy_threads = 1;  // 1 .. 64, per rank
+
+  // [connector]
+  IndexKind index = IndexKind::chained;  // flat: also where the layout has a chain (design 3.1)
+  std::uint32_t lease_steps = 1;         // 1 .. 8 (design 2.3 Lease)
+  std::uint32_t max_leases = 64;         // 1 .. 65536 (design 2.3 Lease)
+  std::uint64_t attach_steps =
+      UINT64_MAX;  // LATER answers per admission; UINT64_MAX: no limit (design section 3)
+  std::uint64_t held_device_blocks_max = 0;  // 0: the rule of design 2.3 Holds
+  std::uint64_t load_deadline_ms = 30'000;   // design 2.4
+  std::uint64_t store_deadline_ms = 60'000;  // design 2.4
+  bool store_decode_blocks = true;  // false: only positions below the prompt's end are stored
+  bool single_flight = true;        // false: lookup never answers LATER for another request's load
+  std::uint32_t event_ring_entries = 65'536;  // 0: no events are kept
+  std::uint64_t plan_bytes_max =
+      0;  // 0: large enough for one load of max_total_tokens (design 2.3 Jobs)
+
+  friend bool operator==(const SharedOptions&, const SharedOptions&) = default;
+};
+
+class TomlTable;
+
+// The tables [host] and [connector] of a document take from these; unknown keys are refused by the
+// caller, who may have keys of his own.
+void read_shared_host(TomlTable& table, SharedOptions& options);
+void read_shared_connector(TomlTable& table, SharedOptions& options);
+// Their lines of effective TOML, without the tables' names.
+[[nodiscard]] std::string shared_connector_toml(const SharedOptions& options);
+[[nodiscard]] std::string shared_host_toml(const SharedOptions& options);
+
+// `text` with [host] blocks = `blocks` and unlimited = false, everything else kept (comments are
+// lost); the text may belong to any connector. For programs that override the pool size from their
+// command line. Errors: not TOML, host is no table.
+Parsed<std::string> with_host_blocks(std::string_view text, std::string_view file,
+                                     std::uint64_t blocks);
+
+}  // namespace kvc::config

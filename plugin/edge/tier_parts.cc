@@ -1,0 +1,97 @@
+#include "plugin/edge/tier_parts.h"
+
+#include "plugin/core/fault.h"
+#include "plugin/edge/test_extension.h"
+#include "plugin/offload/flows/tier_scheduler.h"
+
+namespace kvc::edge {
+
+namespace {
+
+// Fault points "copy.load" and "copy.store": the next copy of that direction fails, at the tier's
+// end of it; "copy.load_destination" and "copy.store_source": at the device's end.
+class CopyFaultPoints final : public CopyFault {
+ public:
+  Verdict on_copy(std::uint64_t /*op*/, CopyDirection direction, std::uint64_t /*index*/) override {
+    if (direction == CopyDirection::load && KVC_FAULT("copy.load")) {
+      return {Code::io, CopySide::source};
+    }
+    if (direction == CopyDirection::store && KVC_FAULT("copy.store")) {
+      return {Code::io, CopySide::destination};
+    }
+    if (direction == CopyDirection::load && KVC_FAULT("copy.load_destination")) {
+      return {Code::io, CopySide::destination};
+    }
+    if (direction == CopyDirection::store && KVC_FAULT("copy.store_source")) {
+      return {Code::io, CopySide::source};
+    }
+    return {};
+  }
+};
+
+CopyFault* copy_faults() {
+#if defined(KVC_FAULT_POINTS)
+  static CopyFaultPoints points;
+  return &points;
+#else
+  return nullptr;
+#endif
+}
+
+void wake_host(void* host) { static_cast<const HostAdapter*>(host)->wake(); }
+
+}  // namespace
+
+void take_shared(const config::SharedOptions& o, FlowOptions& s) {
+  s.lease_steps = o.lease_steps;
+  s.max_leases = o.max_leases;
+  s.attach_steps = o.attach_steps;
+  s.held_device_blocks_max = o.held_device_blocks_max;
+  s.load_deadline_ms = o.load_deadline_ms;
+  s.chained_index = o.index == config::IndexKind::chained;
+  s.store_decode_blocks = o.store_decode_blocks;
+  s.single_flight = o.single_flight;
+  s.event_ring_entries = o.event_ring_entries;
+  s.plan_bytes_max = o.plan_bytes_max;
+}
+
+Result<RankOptions> rank_options(const OpenConfig& open, const config::SharedOptions& o,
+                                 std::uint32_t blocks_per_chunk) {
+  const Result<Geometry> tier = tier_geometry_of(open.geometry, blocks_per_chunk);
+  if (!tier.ok()) return tier.error();
+  RankOptions r;
+  r.rank = open.rank;
+  r.layout.groups = open.geometry.groups();
+  for (const GroupId g : open.geometry.cacheable()) {
+    r.layout.cacheable_mask |= std::uint64_t{1} << g;
+  }
+  for (GroupId g = 0; g < open.geometry.groups(); ++g) {
+    r.layout.blocks_per_slot.push_back(tier.value().blocks_per_chunk(g));
+  }
+  r.layout.device_blocks = open.limits.device_blocks;
+  r.layout.null_block = open.limits.null_block;
+  r.layout.host_unlimited = o.host_unlimited;
+  r.layout.host_blocks = o.host_blocks;
+  r.layout.host_bytes = {o.host_bytes};
+  r.load_deadline_ms = o.load_deadline_ms;
+  r.store_deadline_ms = o.store_deadline_ms;
+  return r;
+}
+
+Result<std::unique_ptr<HostCopyEngine>> make_copies(const config::SharedOptions& o,
+                                                    std::uint32_t rank, HostAdapter& host) {
+  HostCopyOptions c;
+  c.workers = host.stepped() ? 0 : o.copy_threads;
+  c.fault = copy_faults();
+  if (const std::uint64_t seed = copy_order_seed(); host.stepped() && seed != 0) {
+    c.order = StepOrder::seeded;
+    c.seed = seed + rank;
+  }
+  if (host.wants_wake()) {
+    c.on_ended = wake_host;
+    c.on_ended_arg = &host;
+  }
+  return HostCopyEngine::create(c);
+}
+
+}  // namespace kvc::edge

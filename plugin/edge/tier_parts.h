@@ -1,0 +1,27 @@
+// What the connectors of this library make of the options that they share
+// (config/shared_options.h).
+#pragma once
+#include <memory>
+
+#include "config/shared_options.h"
+#include "cuda/host_copy_engine.h"
+#include "plugin/core/result.h"
+#include "plugin/edge/host_adapter.h"
+#include "plugin/edge/open_config.h"
+#include "plugin/offload/flows/options.h"
+#include "plugin/offload/rank_engine.h"
+
+namespace kvc::edge {
+
+// Into `flows`, which keeps what is not shared.
+void take_shared(const config::SharedOptions& shared, FlowOptions& flows);
+
+// Errors: those of tier_geometry_of.
+Result<RankOptions> rank_options(const OpenConfig& open, const config::SharedOptions& shared,
+                                 std::uint32_t blocks_per_chunk);
+
+// The copy engine of a rank; wakes the host when copies end. `host` outlives it.
+Result<std::unique_ptr<HostCopyEngine>> make_copies(const config::SharedOptions& shared,
+                                                    std::uint32_t rank, HostAdapter& host);
+
+}  // namespace kvc::edge

@@ -1,0 +1,86 @@
+#include "plugin/offload/flows/core.h"
+
+#include <algorithm>
+
+namespace kvc {
+
+namespace {
+
+// Design 2.3 "Holds": the larger of 10 % of the device blocks and the blocks of one full step.
+std::uint64_t default_budget(const Geometry& geometry, const OpenLimits& limits) {
+  if (limits.device_blocks == UINT64_MAX || limits.max_batch_tokens == no_token_limit) {
+    return UINT64_MAX;
+  }
+  std::uint64_t step_blocks = 0;
+  for (const GroupId g : geometry.cacheable()) {
+    step_blocks += blocks_touched(limits.max_batch_tokens, geometry.block_tokens(g)).n;
+  }
+  return std::max(limits.device_blocks / 10, step_blocks);
+}
+
+Tokens lease_tokens(const OpenLimits& limits) { return limits.max_total_tokens; }
+
+}  // namespace
+
+SchedulerCore::SchedulerCore(Geometry layout, Geometry tier_layout, const OpenLimits& open,
+                             const FlowOptions& opts, HostServices& services)
+    : geometry(std::move(layout)),
+      tier_geometry(std::move(tier_layout)),
+      limits(open),
+      options(opts),
+      host(services),
+      events(opts.event_ring_entries),
+      tier(tier_geometry, open.key_bytes, opts.chained_index, events),
+      holds(geometry, open.device_blocks, open.null_block),
+      requests(geometry, tier_geometry,
+               RequestLimits{.live_max = open.max_live_requests,
+                             .key_bytes_max = open.max_request_bytes.n,
+                             .key_bytes = open.key_bytes,
+                             .max_total = open.max_total_tokens},
+               holds),
+      leases(tier_geometry, tier, opts.max_leases, lease_tokens(open)),
+      jobs(open.ranks),
+      offer_counter(opts.store_threshold, opts.max_tracker_size, open.key_bytes),
+      store_filter(tier_geometry, opts.store_reachable_only),
+      faults(services) {
+  hold_budget = opts.held_device_blocks_max != 0 ? opts.held_device_blocks_max
+                                                 : default_budget(geometry, open);
+}
+
+std::uint64_t SchedulerCore::pending_offers() const {
+  std::uint64_t pending = landed_offers;
+  for (std::size_t i = 0; i < jobs.open(); ++i) {
+    jobs.for_each_copy(jobs.open_at(i), [&](const CopyRecord& c) { pending += c.offer_open; });
+  }
+  for (RequestIndex i = 0; i < requests.capacity(); ++i) {
+    const Request& r = requests[i];
+    if (!r.live) continue;
+    for (const GroupProgress& g : r.groups) {
+      pending += g.pending_at != 0;
+      for (std::uint64_t p = std::max(g.wait_low, g.counted); p < g.wait_high; ++p) {
+        pending += g.waiting > 0 && RequestTable::has_mark(g, p) && RequestTable::waits(g, p);
+      }
+    }
+  }
+  return pending;
+}
+
+void sort_deepest_first(const Geometry& geometry, std::span<HeldBlock> held) {
+  std::reverse(held.begin(), held.end());
+  const DeepestFirst order{geometry};
+  if (!std::is_sorted(held.begin(), held.end(), order)) std::sort(held.begin(), held.end(), order);
+}
+
+void SchedulerCore::release_if_drained(RequestIndex index) {
+  Request& r = requests[index];
+  if (r.live || r.open_copies != 0 || r.landed != 0) return;
+  if (r.dirty) {
+    r.explain.confirmed = r.confirmed;
+    explain.put(r.explain_ticket, r.explain);
+    std::erase(dirty, index);
+  }
+  tier.close_run(r.run);
+  requests.release(index);
+}
+
+}  // namespace kvc

@@ -1,0 +1,205 @@
+#include "plugin/offload/flows/lookup_flow.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace kvc {
+
+LookupFlow::LookupFlow(SchedulerCore& core, Admissions& admissions)
+    : core_(core), admissions_(admissions) {
+  scratch_.groups.resize(core.geometry.groups());
+  if (core.limits.max_total_tokens != no_token_limit) {
+    scratch_.reserve(core.tier_geometry, core.limits.max_total_tokens);
+  }
+  for (const GroupId g : core.geometry.cacheable()) {
+    full_only_ = full_only_ && core.geometry.group(g).kind == GroupKind::full;
+  }
+}
+
+Why LookupFlow::gate(const Request& r, const LookupQuery& query) const {
+  if (!core_.tier.sized()) return Why::no_ranks;
+  if (r.no_read) return Why::no_read;
+  if (r.load_failed) return Why::load_failed;
+  if (query.device.n % core_.geometry.scheduler_block().n != 0) return Why::local_unaligned;
+  return Why::none;
+}
+
+// The longest answer allowed, as a prefix length: one token is always computed.
+Tokens LookupFlow::bound(const Request& r, const LookupQuery& query) const {
+  Tokens end{query.total.n - 1};
+  end = std::min(end, r.load_limit);
+  if (query.external_cap < end && query.device + query.external_cap < end) {
+    end = query.device + query.external_cap;
+  }
+  return end;
+}
+
+// Whether an open load of another request brings all of [start, end) of this very prefix into the
+// device cache (OW-07). States and windows are only right at the end of that load.
+bool LookupFlow::attached(RequestIndex index, Tokens start, Tokens end) {
+  if (!core_.options.single_flight || core_.limits.no_device_cache) return false;
+  const std::uint64_t patience_ns = core_.options.load_deadline_ms * 1'000'000 / 2;
+  const Tokens h = core_.geometry.hash_unit();
+  const std::byte* key = block_key(core_.requests.keys(core_.requests[index]), end, h);
+  std::uint64_t now = 0;
+  for (std::size_t i = 0; i < core_.jobs.open_loads(); ++i) {
+    KVC_OP(job, 1);
+    const Job& job = core_.jobs.open_load_at(i);
+    if (job.verdict_given || job.forced != Code::ok) continue;
+    if (job.request_index == index || job.begin > start || job.end < end) continue;
+    if (!full_only_ && job.end != end) continue;
+    const Request& other = core_.requests[job.request_index];
+    if (!other.live || other.id != job.request) continue;
+    const std::byte* theirs = block_key(core_.requests.keys(other), end, h);
+    if (std::memcmp(key, theirs, core_.limits.key_bytes) != 0) continue;
+    if (now == 0) now = core_.host.now_ns();
+    if (now - job.started_ns > patience_ns) continue;
+    return true;
+  }
+  return false;
+}
+
+namespace {
+
+Trust trust(const Request& r) { return r.keys_broken ? Trust::nothing : Trust::promises; }
+
+}  // namespace
+
+LookupAnswer LookupFlow::find(RequestIndex index, const LookupQuery& query) {
+  Request& r = core_.requests[index];
+  const Tokens max_tokens = bound(r, query);
+  if (r.lease != no_lease) {
+    Lease& lease = core_.leases[r.lease];
+    if (lease.epoch == core_.tier.epoch() && lease.max_tokens == max_tokens &&
+        lease.hit.start == query.device && !attached(index, query.device, lease.hit.tokens)) {
+      core_.leases.refresh(r.lease, core_.step);
+      return {Code::ok, lease.hit.external(), Why::none};
+    }
+    core_.end_lease(r);
+  }
+  const Code code = kvc::lookup(core_.tier_geometry, core_.tier.index(), core_.requests.keys(r),
+                                query.device, max_tokens, scratch_, trust(r));
+  KVC_CHECK(code == Code::ok);
+  core_.counters.bisections += scratch_.cost.bisections;
+  core_.counters.linear_walks += scratch_.cost.linear_walks;
+  r.explain.lost_no_state = Tokens{};
+  if (scratch_.attention_tokens > scratch_.tokens) {
+    r.explain.lost_no_state = scratch_.attention_tokens - scratch_.tokens;
+  }
+  r.explain.lost_to_drafts = scratch_.dropped_for_drafts;
+  core_.counters.tokens_lost_no_state += r.explain.lost_no_state.n;
+  core_.counters.draft_dropped_tokens += r.explain.lost_to_drafts.n;
+  const Tokens external = scratch_.external();
+  if (external == Tokens{}) {
+    return {Code::ok, Tokens{}, r.reset_noted ? Why::reset : Why::miss};
+  }
+  if (r.attach_answers < core_.options.attach_steps &&
+      attached(index, query.device, scratch_.tokens)) {
+    ++r.attach_answers;
+    ++core_.counters.lookups_attached;
+    return {Code::later, Tokens{}, Why::attached};
+  }
+  RequestIndex dropped = no_request;
+  r.lease = core_.leases.open(index, core_.step, max_tokens, scratch_, dropped);
+  if (dropped != no_request) core_.requests[dropped].lease = no_lease;
+  r.reset_noted = false;
+  return {Code::ok, external, Why::none};
+}
+
+LookupAnswer LookupFlow::note(RequestIndex index, const LookupQuery& query, LookupAnswer answer) {
+  Request& r = core_.requests[index];
+  r.device = query.device;
+  r.offered = answer.external;
+  ++core_.counters.lookups;
+  core_.counters.lookup_hit_tokens += answer.external.n;
+  ++r.explain.lookups;
+  r.explain.attached += answer.code == Code::later;
+  r.explain.last_total = query.total;
+  r.explain.last_device = query.device;
+  r.explain.last_external = answer.external;
+  r.explain.last_why = answer.why;
+  core_.touch_explain(index);
+  return answer;
+}
+
+Result<LookupAnswer> LookupFlow::lookup(const LookupQuery& query) {
+  RequestIndex index = no_request;
+  switch (core_.requests.find(query.request, index)) {
+    case RequestTable::Known::unknown:
+      return {Code::arg, fmt::format("request {} is unknown", query.request)};
+    case RequestTable::Known::untracked:
+      return LookupAnswer{Code::ok, Tokens{}, Why::not_tracked};
+    case RequestTable::Known::live:
+      break;
+  }
+  Request& r = core_.requests[index];
+  core_.explain.expect_put(r.explain_ticket);
+  if (r.load != 0) {
+    return {Code::state, fmt::format("request {}: load job {} has no verdict", r.id, r.load)};
+  }
+  if (query.total == Tokens{} || query.device > query.total ||
+      query.total > core_.limits.max_total_tokens) {
+    return {Code::arg,
+            fmt::format("request {}: {} tokens, {} of them on the device; at most {} are allowed",
+                        r.id, query.total.n, query.device.n, core_.limits.max_total_tokens.n)};
+  }
+  if (r.admitted) {  // the notice of its preemption
+    admissions_.preempt(index);
+    core_.requests.note_preemption(index);
+  }
+  const Why why = gate(r, query);
+  if (why != Why::none) {
+    core_.end_lease(r);
+    return note(index, query, {Code::ok, Tokens{}, why});
+  }
+  return note(index, query, find(index, query));
+}
+
+Status LookupFlow::cancel(RequestId request) {
+  RequestIndex index = no_request;
+  switch (core_.requests.find(request, index)) {
+    case RequestTable::Known::unknown:
+      return {Code::arg, fmt::format("request {} is unknown", request)};
+    case RequestTable::Known::untracked:
+      return {};
+    case RequestTable::Known::live:
+      break;
+  }
+  core_.end_lease(core_.requests[index]);
+  return {};
+}
+
+void LookupFlow::end_old_leases() {
+  for (std::uint32_t at = core_.leases.oldest(); at != no_lease; at = core_.leases.oldest()) {
+    const Lease& lease = core_.leases[at];
+    if (core_.step - lease.step < core_.options.lease_steps) return;
+    core_.end_lease(core_.requests[lease.request]);
+  }
+}
+
+const Hit* LookupFlow::resolve(const Request& r, Tokens accepted) {
+  const Tokens end = r.device + accepted;
+  if (r.lease != no_lease) {
+    const Hit& hit = core_.leases[r.lease].hit;
+    if (hit.start == r.device && hit.tokens == end) return &hit;
+  }
+  if (!core_.tier.sized()) return nullptr;
+  const auto found = [&](Tokens cap) {
+    const Code code = kvc::lookup(core_.tier_geometry, core_.tier.index(), core_.requests.keys(r),
+                                  r.device, cap, scratch_, trust(r));
+    KVC_CHECK(code == Code::ok);
+    core_.counters.bisections += scratch_.cost.bisections;
+    core_.counters.linear_walks += scratch_.cost.linear_walks;
+    return scratch_.tokens == end;
+  };
+  if (found(end)) return &scratch_;
+  // With one group the cap takes the draft's unit from what is accepted; the unit that it
+  // is to compute again may as well be the one behind it.
+  if (!core_.geometry.has_drafts()) return nullptr;
+  const Tokens behind = end + core_.geometry.hit_alignment();
+  return behind <= core_.limits.max_total_tokens && found(behind) ? &scratch_ : nullptr;
+}
+
+}  // namespace kvc

@@ -1,0 +1,36 @@
+// lookup and lookup_cancel (design 2.3, CW-1, CW-17, CW-21, CW-22).
+#pragma once
+#include "plugin/offload/flows/admissions.h"
+
+namespace kvc {
+
+// Threads:    scheduler role only.
+// Owns:       one scratch hit.
+// Invariants: at most one lease per request; an answer above 0 has a lease, and what is leased is
+//             exactly the needed set of the answer.
+class LookupFlow {
+ public:
+  LookupFlow(SchedulerCore& core, Admissions& admissions);
+
+  [[nodiscard]] Result<LookupAnswer> lookup(const LookupQuery& query);
+  [[nodiscard]] Status cancel(RequestId request);
+  // Ends the leases that have seen `lease_steps` plans. Called at the start of a plan.
+  void end_old_leases();
+  // Finds exactly `accepted` tokens beyond r.device; null if they cannot be served any more.
+  [[nodiscard]] const Hit* resolve(const Request& r, Tokens accepted);
+
+ private:
+  [[nodiscard]] Why gate(const Request& r, const LookupQuery& query) const;
+  [[nodiscard]] Tokens bound(const Request& r, const LookupQuery& query) const;
+  [[nodiscard]] LookupAnswer find(RequestIndex index, const LookupQuery& query);
+  [[nodiscard]] LookupAnswer note(RequestIndex index, const LookupQuery& query,
+                                  LookupAnswer answer);
+  [[nodiscard]] bool attached(RequestIndex index, Tokens start, Tokens end);
+
+  SchedulerCore& core_;
+  Admissions& admissions_;
+  Hit scratch_;
+  bool full_only_ = true;  // every cacheable group is full attention
+};
+
+}  // namespace kvc

@@ -1,0 +1,27 @@
+// What every connector of this library may set of the flows; the edge fills it from the parsed
+// TOML.
+#pragma once
+#include <cstdint>
+
+namespace kvc {
+
+struct FlowOptions {
+  // False: filled blocks, tails and hand-offs are no offers; the connector's StorePolicy stores.
+  bool store_when_filled = true;
+  std::uint32_t blocks_per_chunk = 1;        // 1 .. 64: blocks of a group that share one slot
+  std::uint32_t lease_steps = 1;             // 1..8: plans that a lease survives
+  std::uint32_t max_leases = 64;             // >= 1
+  std::uint64_t attach_steps = UINT64_MAX;   // LATER answers per admission; UINT64_MAX: no limit
+  std::uint64_t held_device_blocks_max = 0;  // 0: the rule of design 2.3 "Holds"
+  std::uint64_t load_deadline_ms = 30'000;   // of the ranks; single flight waits half of it
+  bool chained_index = true;          // false: the flat index, also where the layout has a chain
+  bool store_decode_blocks = true;    // false: only positions below the prompt's end are stored
+  bool single_flight = true;          // false: lookup never answers LATER
+  bool store_reachable_only = false;  // windows and states that no hit can need are passed over
+  std::uint32_t store_threshold = 0;  // 2 and more: keys are stored from that offer on (O-240)
+  std::uint32_t max_tracker_size = 64'000;    // >= 1: keys whose offers are counted
+  std::uint32_t event_ring_entries = 65'536;  // 0: no events
+  std::uint64_t plan_bytes_max = 0;           // 0: by the largest request and step
+};
+
+}  // namespace kvc

@@ -1,0 +1,60 @@
+// build_store_jobs: the step record in, the plan out (design 2.3).
+#pragma once
+#include <vector>
+
+#include "plugin/offload/flows/handoff_planner.h"
+#include "plugin/offload/flows/lookup_flow.h"
+#include "plugin/offload/flows/store_policy.h"
+#include "plugin/offload/plan_format.h"
+#include "plugin/offload/zeroed_array.h"
+
+namespace kvc {
+
+// Bytes of a plan: the option, or by the largest request and step. Code::arg when the option has no
+// room for one load of max_total_tokens.
+Result<std::uint64_t> plan_room_bytes(const Geometry& geometry, const OpenLimits& limits,
+                                      const FlowOptions& options);
+
+// Threads:    scheduler role only.
+// Owns:       the plan's bytes and lists, valid until the next plan.
+// Invariants: every job id that was handed out stands in exactly one plan; the work of a call is in
+//             proportion to what changed and to the scheduled requests, never to their lengths.
+class PlanFlow {
+ public:
+  PlanFlow(SchedulerCore& core, Admissions& admissions, StorePlanner& planner,
+           HandoffPlanner& handoffs, StorePolicy& policy, LookupFlow& lookups,
+           std::uint64_t plan_bytes_max);
+
+  [[nodiscard]] Result<PlanResult> build(const StepRecord& step);
+  // How many copies the store job of one request_end may have: what an empty plan can hold.
+  [[nodiscard]] std::uint64_t finish_room() const { return copies_max_; }
+
+ private:
+  void preempt(std::span<const RequestId> ids);
+  void expect(const ScheduledRequest& s, RequestIndex guess, std::size_t blocks_ahead) const;
+  void schedule_all(std::span<const ScheduledRequest> scheduled, StoreSelection& selection);
+  // `row`: the request in this row of the last step; becomes the one of this.
+  void schedule(const ScheduledRequest& s, RequestIndex& row, StoreSelection& selection);
+  // False: this element is bad, nothing is offered.
+  [[nodiscard]] bool take_confirmed(RequestIndex index, const ScheduledRequest& s);
+  void encode_waiting(JobKind kind);
+  [[nodiscard]] bool encode(Job& job);
+  void encode_new(Job* job);
+  [[nodiscard]] std::uint64_t room_for_new() const;
+
+  SchedulerCore& core_;
+  Admissions& admissions_;
+  StorePlanner& planner_;
+  HandoffPlanner& handoffs_;
+  StorePolicy& policy_;
+  LookupFlow& lookups_;
+  ZeroedArray<std::uint8_t> buffer_;  // resident as far as the largest plan was
+  PlanEncoder encoder_;
+  std::uint64_t copies_max_ = 0;
+  bool stores_waited_ = false;  // a store job did not fit the last plan: it has precedence now
+  std::vector<PlannedJob> jobs_;
+  std::vector<HeldBlock> held_;
+  std::vector<RequestIndex> rows_;  // of the last step; a guess
+};
+
+}  // namespace kvc

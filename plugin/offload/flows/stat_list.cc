@@ -1,0 +1,84 @@
+#include "plugin/offload/flows/stat_list.h"
+
+namespace kvc {
+
+std::uint64_t leaked_slots(const SchedulerCore& core) {
+  const HostTier& tier = core.tier;
+  std::uint64_t leaked = tier.unaccounted();
+  const std::uint64_t writing = core.jobs.entries_written();
+  if (tier.reserved() > writing) leaked += tier.reserved() - writing;
+  const bool readers = core.leases.open_leases() != 0 || core.jobs.copies_of(JobKind::load) != 0 ||
+                       tier.numbers().rewriting != 0;
+  if (!readers) leaked += tier.pinned();
+  return leaked;
+}
+
+RoleNumbers numbers_of(const SchedulerCore& core) {
+  RoleNumbers n;
+  n.offers = core.ledger.counts();
+  n.pending.load_jobs = core.jobs.open_of(JobKind::load);
+  n.pending.store_jobs = core.jobs.open_of(JobKind::store);
+  n.pending.held_blocks = core.holds.held();
+  n.pending.quarantined_blocks = core.quarantined;
+  const TierIndexCounters& index = core.tier.numbers();
+  const RoleCounters& c = core.counters;
+  n.stats = {
+      core.tier.slots_total(),
+      core.tier.slots_used(),
+      leaked_slots(core),
+      core.tier.evictable(),
+      core.tier.pinned(),
+      core.tier.reserved(),
+      core.tier.counters().evictions,
+      core.tier.counters().refusals,
+      core.tier.published_entries(),
+      core.leases.open_leases(),
+      core.leases.dropped(),
+      core.holds.held(),
+      core.holds.orphaned(),
+      core.hold_budget,
+      core.quarantined,
+      core.jobs.open(),
+      c.loads_ok,
+      c.loads_failed,
+      c.loads_cancelled,
+      c.load_blocks,
+      c.store_blocks,
+      c.loaded_bytes,
+      c.stored_bytes,
+      c.lookups,
+      c.lookup_hit_tokens,
+      c.lookups_attached,
+      c.tokens_lost_no_state,
+      c.draft_dropped_tokens,
+      core.requests.live(),
+      core.requests.shells(),
+      core.requests.untracked(),
+      c.requests_begun,
+      c.requests_refused,
+      core.requests.key_bytes_used(),
+      c.preemptions,
+      core.faults.count(),
+      c.reports_rejected,
+      c.resets,
+      core.events.lost(),
+      core.events.size(),
+      core.step,
+      core.tier.counters().bad_entries,
+      core.tier.counters().rewritten_entries,
+      0,
+      c.bisections,
+      c.linear_walks,
+      index.unsupported,
+      0,
+      index.bytes,
+      index.writer_pins,
+      0,
+      c.candidates_unreachable,
+      core.options.store_when_filled ? 0U : 1U,
+      c.stores_below_threshold,
+  };
+  return n;
+}
+
+}  // namespace kvc
