@@ -379,8 +379,10 @@ void Geometry::decide_bundles() {
       return;
     }
     const GroupSpec& s = options_.groups[g];
-    const bool fine = fine_ && s.fine_lookup && block_tokens_[g] > options_.hash_unit;
-    bundles_.push_back({s.kind, drops(g), fine ? options_.hash_unit : block_tokens_[g], {g}});
+    // What a drop takes: of attention at most the unit of hits, of windows a block or chunk.
+    const Tokens margin = s.kind == GroupKind::full ? std::min(hit_alignment(), block_tokens_[g])
+                                                    : block_tokens_[g];
+    bundles_.push_back({s.kind, drops(g), margin, {g}});
   };
   for (const GroupId g : cacheable_)
     if (options_.groups[g].kind == GroupKind::full) add(g);
