@@ -29,7 +29,7 @@ import sys
 
 import clang.cindex as cx
 
-FOLDERS = ("plugin/coordinator/", "plugin/offload/", "plugin/simple_cpu/")
+FOLDERS = ("plugin/coordinator/", "plugin/offload/", "plugin/simple_cpu/", "plugin/offloading/")
 SWAPS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==",
          "+": "-", "-": "+", "&&": "||", "||": "&&"}
 OPERATOR = {"&&": "logic", "||": "logic", "+": "arithmetic", "-": "arithmetic"}

@@ -9,7 +9,7 @@
 namespace kvc::oracle_tests {
 namespace {
 
-constexpr std::uint64_t slots_most = 4096;
+constexpr std::uint64_t slots_most = 1 << 14;
 
 GroupKind kind_of(oracle::Kind kind) {
   switch (kind) {

@@ -152,7 +152,7 @@ void chunk_worlds(int count, bool drafts) {
     if (drafts) w.groups[0].draft = true;
     const std::uint64_t chunk = 1 + maker.below(7);
     set_chunks(w, chunk);
-    w.tokens = 1 + maker.below(4 * chunk * w.scheduler_block + 40 * w.hash_unit);
+    w.tokens = 1 + maker.below(std::min(4 * chunk * w.scheduler_block, 400 * w.hash_unit));
     w.start =
         maker.below(2) == 0 ? 0 : maker.below(w.tokens) / w.scheduler_block * w.scheduler_block;
     maker.fill(w, true);

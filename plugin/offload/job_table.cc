@@ -145,11 +145,10 @@ void JobTable::add_copy(Job& job, const CopyRecord& copy, OpenParts& parts) {
 }
 
 void JobTable::add_copies(Job& job, const CopyRun& run, OpenParts& parts) {
-  const std::size_t n = run.count;
-  if (n == 0) return;
-  KVC_CHECK(run.first + n <= UINT32_MAX && job.kind == JobKind::load);
   if (run.blocks_per_chunk > 1) return add_chunks(job, run, parts);
-  KVC_CHECK(n == run.entries.size());
+  const std::size_t n = run.entries.size();
+  if (n == 0) return;
+  KVC_CHECK(run.first + n <= UINT32_MAX);
   part_of(job, run.request, parts).copies += static_cast<std::uint32_t>(n);
   for (std::size_t i = 0; i < n;) {
     CopyChunk& chunk = chunk_with_room(job);
@@ -166,13 +165,18 @@ void JobTable::add_copies(Job& job, const CopyRun& run, OpenParts& parts) {
     }
   }
   job.copies += n;
-  load_copies_ += n;
+  (job.kind == JobKind::load ? load_copies_ : store_copies_) += n;
+  if (job.kind != JobKind::store) return;
+  job.entries += n;
+  store_entries_ += n;
 }
 
 // Blocks of chunks, of which the first may lack its first ones and the last its last.
 void JobTable::add_chunks(Job& job, const CopyRun& run, OpenParts& parts) {
   const std::uint64_t per = run.blocks_per_chunk;
   const std::uint64_t first_chunk = run.first / per;
+  if (run.count == 0) return;
+  KVC_CHECK(run.first + run.count <= UINT32_MAX);
   KVC_CHECK((run.first + run.count - 1) / per - first_chunk + 1 == run.entries.size());
   for (std::uint64_t i = 0; i < run.count; ++i) {
     const std::uint64_t position = run.first + i;

@@ -52,7 +52,7 @@ struct CopyRun {
   std::span<const SlotId> entries;
   std::size_t pinned_from = 0;         // entries from here on are pinned by themselves
   std::uint32_t blocks_per_chunk = 1;  // above 1: entries are those of the chunks of the positions
-  std::uint64_t count = 0;             // of blocks; without chunks as many as entries
+  std::uint64_t count = 0;             // of blocks, with chunks
 };
 
 struct Job {

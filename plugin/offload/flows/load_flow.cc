@@ -182,7 +182,8 @@ void LoadFlow::fill(Job& job, RequestIndex index) {
     const std::size_t end = i + 1 < parts_.size() ? parts_[i + 1].first : entries_.size();
     const std::span<const SlotId> entries(entries_.data() + parts_[i].first, end - parts_[i].first);
     const std::uint32_t per = core_.tier_geometry.blocks_per_chunk(range.group);
-    KVC_CHECK(range.group == parts_[i].group);
+    KVC_CHECK(range.group == parts_[i].group &&
+              (per > 1 || range.behind - range.first == entries.size()));
     const std::span<const SlotId> pinned = entries.subspan(parts_[i].walked);
     core_.tier.pin_all(pinned, PinKind::job);
     // A hit stamps of the chain only its deepest block (design 3.1 "Order of eviction").

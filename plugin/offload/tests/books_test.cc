@@ -450,8 +450,8 @@ BOOST_AUTO_TEST_CASE(requests_are_bounded_by_number_and_key_bytes) {
   const Geometry geometry = one_group();
   HoldBook holds(geometry, 100, 0);
   RequestTable table(
-      geometry, {.live_max = 2, .key_bytes_max = 64, .key_bytes = 16, .max_total = Tokens{256}},
-      holds);
+      geometry, geometry,
+      {.live_max = 2, .key_bytes_max = 64, .key_bytes = 16, .max_total = Tokens{256}}, holds);
   const std::vector<std::uint8_t> keys(64, 7);
   RequestBegin in;
   in.request = 1;
