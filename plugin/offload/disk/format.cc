@@ -246,6 +246,17 @@ void seal_inventory(const InventoryPiece& piece, std::span<std::uint8_t> out) {
   wire::seal_header(out, inventory_rules);
 }
 
+std::uint32_t renumber_inventory(std::span<std::uint8_t> piece, std::uint64_t first,
+                                 std::uint64_t entries_all) {
+  const auto view = InventoryView::read(piece);
+  KVC_CHECK(view.ok());
+  InventoryPiece changed = view.value().piece();
+  changed.first = first;
+  changed.entries_all = entries_all;
+  seal_inventory(changed, piece);
+  return changed.entries;
+}
+
 Result<InventoryView> InventoryView::read(std::span<const std::uint8_t> bytes) {
   if (Status s = wire::check_header(bytes, inventory_rules); !s.ok()) return s;
   const std::uint8_t* p = bytes.data();

@@ -140,6 +140,9 @@ struct InventoryEntry {
 }
 // Requires: out.size() == inventory_bytes(piece.entries), entries written by write_inventory_entry.
 void seal_inventory(const InventoryPiece& piece, std::span<std::uint8_t> out);
+// The piece becomes one of a larger inventory; returns its entries. Requires: a sealed piece.
+std::uint32_t renumber_inventory(std::span<std::uint8_t> piece, std::uint64_t first,
+                                 std::uint64_t entries_all);
 // Requires: out.size() == inventory_entry_bytes.
 void write_inventory_entry(const InventoryEntry& entry, std::span<std::uint8_t> out);
 
