@@ -3,8 +3,11 @@
 //
 // A plan has two sections, loads before stores; each is a sequence of jobs, each job a sequence of
 // copies between a slot of the host tier and a device block. Slots count within the class of the
-// copy's group (design 2.4); which bytes belong to a slot or block is the rank's business.
+// copy's group (design 2.4); which bytes belong to a slot or block is the rank's business. A third
+// section, for ranks with a disk tier, has jobs between host slots and disk, where blocks have
+// keys.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <span>
 
@@ -18,6 +21,8 @@ inline constexpr std::uint16_t plan_version = 1;
 inline constexpr std::size_t plan_header_bytes = 64;
 inline constexpr std::size_t plan_job_bytes = 32;
 inline constexpr std::size_t plan_copy_bytes = 24;
+inline constexpr std::size_t plan_disk_block_bytes = 88;
+inline constexpr std::size_t plan_key_bytes = 32;  // shorter keys: zeroes behind
 
 // Exact size of a plan with so many jobs and copies.
 // Requires: the result fits 64 bits.
@@ -34,11 +39,23 @@ struct PlanCopy {
   friend bool operator==(const PlanCopy&, const PlanCopy&) = default;
 };
 
+// A block of a disk job. Of a drop slot, end and parent mean nothing.
+struct PlanDiskBlock {
+  std::uint32_t group = 0;
+  std::uint32_t slot = 0;  // of the group's class
+  std::uint64_t end_tokens = 0;
+  bool has_parent = false;
+  std::array<std::uint8_t, plan_key_bytes> key{};
+  std::array<std::uint8_t, plan_key_bytes> parent{};
+
+  friend bool operator==(const PlanDiskBlock&, const PlanDiskBlock&) = default;
+};
+
 // Writes one plan after another into a buffer of the caller. No heap.
 //
 // Threads:    one user. Owns: nothing; the buffer outlives the encoder.
 // Invariants: what is written never exceeds the buffer; between begin and finish the buffer holds
-//             no valid plan, after finish it does. Loads are added before stores.
+//             no valid plan, after finish it does. Loads are added before stores, disk jobs last.
 class PlanEncoder {
  public:
   // Requires: buffer.size() >= plan_header_bytes.
@@ -63,6 +80,11 @@ class PlanEncoder {
   void drop_last_copy();
   // Closes the open job, also one without copies.
   void end_job();
+  // All or nothing: a disk job. False, and nothing changed, if it does not fit. `request`: whose
+  // hit a fill is for; 0 else. Requires: no job is open; kind is one of the disk; a disk_reset has
+  // no blocks.
+  [[nodiscard]] bool add_disk_job(JobKind kind, JobId job, RequestId request,
+                                  std::span<const PlanDiskBlock> blocks);
   // Takes the open job back with all its copies.
   void abandon_job();
 
@@ -70,7 +92,7 @@ class PlanEncoder {
   [[nodiscard]] bool add_job(JobKind kind, JobId job, RequestId request,
                              std::span<const PlanCopy> copies);
 
-  [[nodiscard]] std::uint64_t jobs() const { return loads_ + stores_; }
+  [[nodiscard]] std::uint64_t jobs() const { return loads_ + stores_ + disk_jobs_; }
   // Copies of the open job.
   [[nodiscard]] std::uint64_t open_copies() const { return open_copies_; }
 
@@ -85,7 +107,9 @@ class PlanEncoder {
   std::uint64_t step_ = 0;
   std::uint32_t loads_ = 0;
   std::uint32_t stores_ = 0;
+  std::uint32_t disk_jobs_ = 0;
   std::uint64_t load_bytes_ = 0;
+  std::uint64_t disk_bytes_ = 0;
   std::uint64_t open_at_ = 0;  // offset of the open job; 0: none
   std::uint64_t open_copies_ = 0;
   JobKind open_kind_ = JobKind::load;
@@ -101,8 +125,10 @@ class PlanJob {
   // Not ok: the job has no copies and ends so.
   [[nodiscard]] Code outcome() const { return outcome_; }
   [[nodiscard]] std::uint64_t size() const { return count_; }
-  // Requires: i < size().
+  // Requires: i < size(), a load or store.
   [[nodiscard]] PlanCopy copy(std::uint64_t i) const;
+  // Requires: i < size(), a disk job.
+  [[nodiscard]] PlanDiskBlock disk_block(std::uint64_t i) const;
 
  private:
   friend class PlanReader;
@@ -134,21 +160,24 @@ class PlanView {
  public:
   // Survives any bytes. Errors: arg, with a text that names the field: too short, magic, version,
   // length, checksum, a job that crosses its section, a job of the wrong kind, an outcome that is
-  // no error or has copies, reserved bytes not 0.
+  // no error or has copies, unknown flags of a disk block.
   static Result<PlanView> read(std::span<const std::uint8_t> bytes);
 
   [[nodiscard]] std::uint64_t epoch() const { return epoch_; }
   [[nodiscard]] std::uint64_t step() const { return step_; }
   [[nodiscard]] std::uint32_t load_jobs() const { return loads_.left_; }
   [[nodiscard]] std::uint32_t store_jobs() const { return stores_.left_; }
+  [[nodiscard]] std::uint32_t disk_jobs() const { return disk_.left_; }
   [[nodiscard]] PlanReader loads() const { return loads_; }
   [[nodiscard]] PlanReader stores() const { return stores_; }
+  [[nodiscard]] PlanReader disk() const { return disk_; }
 
  private:
   std::uint64_t epoch_ = 0;
   std::uint64_t step_ = 0;
   PlanReader loads_;
   PlanReader stores_;
+  PlanReader disk_;
 };
 
 }  // namespace kvc

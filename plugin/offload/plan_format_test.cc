@@ -155,7 +155,8 @@ BOOST_AUTO_TEST_CASE(each_damaged_field_is_refused_by_name) {
   names(20, 0xff, false, "checksum");
   names(48, 0xff, false, "checksum");
   names(100, 0xff, false, "checksum");
-  names(56, 1, true, "reserved");
+  names(56, 1, true, "cross the end");
+  names(63, 1, true, "disk section");
   names(32, 2, true, "crosses the end");
   names(32, 0, true, "behind the last");
   names(36, 0, true, "behind the last");
@@ -166,6 +167,73 @@ BOOST_AUTO_TEST_CASE(each_damaged_field_is_refused_by_name) {
   names(95, 0x80, true, "cross the end");
   BOOST_TEST(!PlanView::read(std::span(good).first(63)).ok());
   BOOST_TEST(!PlanView::read({}).ok());
+}
+
+PlanDiskBlock disk_block() {
+  PlanDiskBlock b;
+  b.group = 1;
+  b.slot = 4;
+  b.end_tokens = 48;
+  b.has_parent = true;
+  b.key.fill(7);
+  b.parent.fill(8);
+  return b;
+}
+
+BOOST_AUTO_TEST_CASE(disk_jobs_read_back_as_they_were_written) {
+  Buffer buffer(plan_bytes(4, 1) + 2 * plan_disk_block_bytes);
+  PlanEncoder e(buffer);
+  e.begin(5, 1);
+  const PlanCopy copy{0, 3, 41, 0};
+  BOOST_REQUIRE(e.add_job(JobKind::store, 9, 0, std::span(&copy, 1)));
+  const PlanDiskBlock blocks[] = {disk_block(), {}};
+  BOOST_TEST(e.add_disk_job(JobKind::spill, 10, 0, blocks));
+  BOOST_TEST(e.add_disk_job(JobKind::disk_reset, 11, 0, {}));
+  BOOST_TEST(!e.add_disk_job(JobKind::fill, 12, 3, blocks));  // no room, nothing changed
+  BOOST_TEST(e.add_disk_job(JobKind::drop, 13, 0, {}));
+  BOOST_TEST(e.jobs() == 4u);
+  const Buffer bytes = exact(e.finish());
+  BOOST_TEST(bytes.size() == buffer.size());
+  const auto view = PlanView::read(bytes);
+  BOOST_REQUIRE(view.ok());
+  BOOST_TEST(view.value().store_jobs() == 1u);
+  BOOST_TEST(view.value().disk_jobs() == 3u);
+  PlanReader disk = view.value().disk();
+  PlanJob job;
+  BOOST_REQUIRE(disk.next(job));
+  BOOST_TEST((job.kind() == JobKind::spill && job.job() == 10 && job.size() == 2));
+  BOOST_TEST((job.disk_block(0) == blocks[0]));
+  BOOST_TEST((job.disk_block(1) == blocks[1]));
+  BOOST_REQUIRE(disk.next(job));
+  BOOST_TEST((job.kind() == JobKind::disk_reset && job.job() == 11 && job.size() == 0));
+  BOOST_REQUIRE(disk.next(job));
+  BOOST_TEST((job.kind() == JobKind::drop && job.job() == 13));
+  BOOST_TEST(!disk.next(job));
+}
+
+BOOST_AUTO_TEST_CASE(each_damaged_field_of_a_disk_job_is_refused_by_name) {
+  Buffer buffer(1024);
+  PlanEncoder e(buffer);
+  e.begin(5, 1);
+  const PlanDiskBlock block = disk_block();
+  BOOST_REQUIRE(e.add_disk_job(JobKind::spill, 10, 0, std::span(&block, 1)));
+  const Buffer good = exact(e.finish());
+  const auto names = [&](std::size_t at, std::uint8_t value, const char* word) {
+    Buffer b = good;
+    b[at] = value;
+    wire::put(b.data() + 48, wire::checksum(b, 48));
+    const auto view = PlanView::read(b);
+    const std::string t = view.ok() ? std::string("accepted") : view.error().text;
+    BOOST_TEST(t.find(word) != std::string::npos, "byte " << at << ": " << t);
+  };
+  names(64, 2, "disk job 0 has kind 2");
+  names(64, 7, "disk job 0 has kind 7");
+  names(64, 6, "is a reset and has 1 blocks");
+  names(68, 1, "outcome 1");
+  names(88, 2, "2 blocks of disk job 0 cross the end");
+  names(88, 0, "disk job 1");
+  names(96 + 16, 2, "flags 0x2");
+  names(96 + 23, 1, "flags");
 }
 
 BOOST_AUTO_TEST_CASE(a_decided_outcome_is_carried_and_has_no_copies) {

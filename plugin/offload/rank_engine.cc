@@ -63,13 +63,39 @@ Result<RankInfo> RankEngine::register_regions(std::span<const RankRegion> region
   if (!pages.ok()) {
     return {pages.error().code, fmt::format("rank {}: {}", options_.rank, pages.error().text)};
   }
-  layout_ = std::make_unique<RankLayout>(std::move(layout.value()));
+  auto mine = std::make_unique<RankLayout>(std::move(layout.value()));
+  std::unique_ptr<RankDisk> disk;
+  if (Status s = open_disk(*mine, *pages.value(), disk); !s.ok()) return s;
+  layout_ = std::move(mine);
   pages_ = std::move(pages.value());
+  disk_ = std::move(disk);
   RankInfo info;
+  info.inventory = inventory_;
   info.rank = options_.rank;
   info.pages = layout_->pages();
   info.classes = layout_->classes();
   return info;
+}
+
+Status RankEngine::open_disk(RankLayout& layout, RankPages& pages,
+                             std::unique_ptr<RankDisk>& disk) {
+  if (!options_.disk) return {};
+  disk::DiskTierOptions o = *options_.disk;
+  o.store.rank = options_.rank;
+  o.store.payload_of_group.assign(layout.groups(), 0);
+  for (std::uint32_t g = 0; g < layout.groups(); ++g) {
+    if (layout.class_of(g) != RankLayout::no_class) {
+      o.store.payload_of_group[g] = layout.slot_bytes(g);
+    }
+  }
+  auto tier = disk::DiskTier::open(o, disk::system_files());
+  if (!tier.ok()) {
+    return {tier.error().code, fmt::format("rank {}: {}", options_.rank, tier.error().text)};
+  }
+  // A report must have room for one of its own beside a piece.
+  inventory_ = tier.value()->next_inventory(options_.report_bytes_max / 2);
+  disk = std::make_unique<RankDisk>(std::move(tier.value()), layout, pages, host_, options_.rank);
+  return {};
 }
 
 SlotState& RankEngine::state(const PlanCopy& copy) const {
@@ -79,6 +105,9 @@ SlotState& RankEngine::state(const PlanCopy& copy) const {
 void RankEngine::advance() {
   collect();
   feed();
+  if (disk_ == nullptr) return;
+  disk_->advance();
+  feed();  // loads of slots that the disk has filled
 }
 
 void RankEngine::collect() {
@@ -175,6 +204,7 @@ bool RankEngine::resolve_sources(Job& job) {
   writers_.clear();
   for (const PlanCopy& copy : job.copies) {
     const SlotState& s = state(copy);
+    if (s.writer == SlotState::filling) return false;
     if (layout_->place_of(copy.group, copy.position) >= s.written) {
       fail(job, copy, Code::io, FailedSide::source);
       continue;
@@ -260,9 +290,10 @@ RankProgress RankEngine::progress() {
     open_.erase(jobs_[at].id);
     told_.push_back(at);
   }
+  if (disk_ != nullptr && room) room = tell_disk();
   RankProgress out;
   out.loads = items_;
-  if (report_.entries() != 0) {
+  if (report_.entries() != 0 || report_.has_inventory()) {
     ++report_sequence_;
     ++counters_.reports;
     out.report = report_.finish();
@@ -302,13 +333,33 @@ bool RankEngine::tell(const Job& job, ReportPhase phase) {
   return true;
 }
 
+// Ends of disk jobs, then a piece of the inventory. Only after a plan: an epoch is known then.
+bool RankEngine::tell_disk() {
+  while (const RankDisk::Ended* const e = disk_->ended()) {
+    if (!report_.add({e->job, e->kind, ReportPhase::ended, e->status, e->moved_bytes}, e->failed)) {
+      return false;
+    }
+    disk_->drop_ended();
+  }
+  if (!epoch_known_ || !disk_->tier().inventory_left()) return true;
+  const std::uint64_t room = std::min(report_.room(), options_.report_bytes_max / 2);
+  if (room < disk::inventory_bytes(1)) return true;
+  inventory_ = disk_->tier().next_inventory(room);
+  KVC_CHECK(report_.set_inventory(inventory_));
+  return true;
+}
+
 bool RankEngine::any_open(std::span<const JobId> jobs) const {
   const auto is_open = [this](JobId id) {
     const auto it = open_.find(id);
     return it != open_.end() && !jobs_[it->second].ended;
   };
-  if (jobs.empty()) return open_.size() != ended_.size();
-  return std::any_of(jobs.begin(), jobs.end(), is_open);
+  if (jobs.empty()) {
+    return open_.size() != ended_.size() || (disk_ != nullptr && disk_->open_jobs() != 0);
+  }
+  return std::any_of(jobs.begin(), jobs.end(), [&](JobId id) {
+    return is_open(id) || (disk_ != nullptr && disk_->open(id));
+  });
 }
 
 // Operations of these jobs (all jobs if empty) that the copy engine has or had.
@@ -333,27 +384,37 @@ Code RankEngine::wait(std::span<const JobId> jobs, std::uint64_t timeout_ns) {
     advance();
     if (!any_open(jobs)) return Code::ok;
     if (copies_->stepped()) {
-      if (copies_->pump(1) != 0) continue;
+      if (pump_some(1) != 0) continue;
       advance();
       // Nothing to do, unless that handed something over.
-      if (copies_->pump(1) == 0) return any_open(jobs) ? Code::later : Code::ok;
+      if (pump_some(1) == 0) return any_open(jobs) ? Code::later : Code::ok;
       continue;
     }
     const std::uint64_t spent = host_.now_ns() - begin;
-    if (spent >= timeout_ns || parts_at_engine_ == 0) return Code::later;
-    ops_of(jobs, after_);
+    const bool disk_busy = disk_ != nullptr && disk_->busy();
+    if (spent >= timeout_ns || (parts_at_engine_ == 0 && !disk_busy)) return Code::later;
     const std::uint64_t slice = std::min(timeout_ns - spent, wait_slice_ns);
+    if (parts_at_engine_ == 0) {
+      disk_->wait(slice);
+      continue;
+    }
+    ops_of(jobs, after_);
     // Ended or not: the loop looks.
     static_cast<void>(
         copies_->wait(after_, std::chrono::nanoseconds(static_cast<std::int64_t>(slice))));
   }
 }
 
+std::uint64_t RankEngine::pump_some(std::uint64_t budget) {
+  const std::uint64_t did = copies_->pump(budget);
+  return disk_ == nullptr || did == budget ? did : did + disk_->pump(budget - did);
+}
+
 Code RankEngine::pump(std::uint32_t budget) {
   std::uint64_t left = budget;
   advance();
   while (left != 0) {
-    const std::uint64_t did = copies_->pump(left);
+    const std::uint64_t did = pump_some(left);
     advance();
     if (did == 0) return Code::ok;
     left -= did;
@@ -384,6 +445,15 @@ std::string RankEngine::verify() const {
         return fmt::format("slot {} of class {} has two writers", slot.second, slot.first);
       }
     }
+  }
+  if (disk_ != nullptr) {
+    disk_->for_each_slot([&](std::uint32_t cls, std::uint32_t slot, bool written) {
+      if (written) {
+        writers[{cls, slot}] = SlotState::filling;
+      } else {
+        ++readers[{cls, slot}];
+      }
+    });
   }
   if (parts != parts_at_engine_)
     return fmt::format("{} parts are open, {} counted", parts, parts_at_engine_);

@@ -6,13 +6,16 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "cuda/copy_engine.h"
 #include "plugin/core/result.h"
+#include "plugin/offload/disk/disk_tier.h"
 #include "plugin/offload/plan_format.h"
+#include "plugin/offload/rank_disk.h"
 #include "plugin/offload/rank_layout.h"
 #include "plugin/offload/rank_pages.h"
 #include "plugin/offload/report_format.h"
@@ -34,6 +37,8 @@ struct RankOptions {
   // block each). The engine must have room for one part: runs_max >= this + the regions of a group.
   std::uint32_t part_descriptors = 1024;
   Bytes slab_bytes{std::uint64_t{64} << 20};  // unlimited pools grow by this much
+  // A disk tier, opened by register_regions, which sets rank and sizes of blocks in it.
+  std::optional<disk::DiskTierOptions> disk;
 };
 
 // This rank's part of a load has ended, or is past its deadline (status deadline).
@@ -80,8 +85,10 @@ class RankEngine {
   RankEngine& operator=(const RankEngine&) = delete;
 
   // Once. The spans of the result live as long as the rank; usable_slots is 0 in it (set_ranks of
-  // the scheduler role decides). Errors: those of RankLayout::make; full: no host memory; state:
-  // called before. After an error nothing is registered.
+  // the scheduler role decides). The inventory is the first piece of that of the disk tier, the
+  // others come with later reports (docs/formats/disk.md). Errors: those of RankLayout::make and
+  // DiskTier::open; full: no host memory; state: called before. After an error nothing is
+  // registered.
   Result<RankInfo> register_regions(std::span<const RankRegion> regions);
 
   // Each once per plan, steps ascending, in either order for one plan. Nothing was taken on error:
@@ -109,6 +116,11 @@ class RankEngine {
   [[nodiscard]] std::size_t open_jobs() const { return open_.size(); }
   // Host memory mapped for slots.
   [[nodiscard]] Bytes host_mapped() const;
+
+  // Null without one, and before register_regions.
+  [[nodiscard]] const disk::DiskTier* disk() const {
+    return disk_ == nullptr ? nullptr : &disk_->tier();
+  }
 
   // Slow check for tests; empty text: all invariants hold.
   [[nodiscard]] std::string verify() const;
@@ -148,6 +160,7 @@ class RankEngine {
   Status submit(JobKind kind, std::span<const std::uint8_t> plan, const Fence& fence);
   Status check_plan(JobKind kind, const PlanView& plan) const;
   Status check_fence(const Fence& fence) const;
+  Status check_disk_jobs(JobKind kind, const PlanView& plan) const;
   Status take_jobs(PlanReader jobs);
   void give_back(std::uint32_t at);
   std::uint32_t take_record();
@@ -165,6 +178,8 @@ class RankEngine {
   void refuse(const Job& job);
 
   // Moving bytes (rank_engine.cc).
+  std::uint64_t pump_some(std::uint64_t budget);
+  Status open_disk(RankLayout& layout, RankPages& pages, std::unique_ptr<RankDisk>& disk);
   void advance();
   void collect();
   void feed();
@@ -181,11 +196,14 @@ class RankEngine {
   // Saying what happened.
   bool tell_late(JobKind kind, std::uint64_t now);
   bool tell(const Job& job, ReportPhase phase);
+  bool tell_disk();
 
   const RankOptions options_;
   HostServices& host_;
   std::unique_ptr<RankLayout> layout_;
   std::unique_ptr<RankPages> pages_;
+  std::unique_ptr<RankDisk> disk_;       // null: there is none
+  std::vector<std::uint8_t> inventory_;  // the piece that register_regions or progress hands over
   // Destroyed before the memory above: its destructor stops all copies.
   std::unique_ptr<CopyEngine> copies_;
 

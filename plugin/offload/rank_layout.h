@@ -80,6 +80,9 @@ class RankLayout {
   [[nodiscard]] std::uint32_t blocks_per_slot(std::uint32_t group) const {
     return options_.blocks_per_slot.empty() ? 1 : options_.blocks_per_slot[group];
   }
+  [[nodiscard]] std::uint64_t slot_bytes(std::uint32_t group) const {
+    return bytes_[group] * blocks_per_slot(group);
+  }
   // The place of a block in its group's slot (docs/formats/plan.md).
   [[nodiscard]] std::uint32_t place_of(std::uint32_t group, std::uint64_t position) const {
     const std::uint32_t n = blocks_per_slot(group);
@@ -99,9 +102,6 @@ class RankLayout {
   RankLayout() = default;
   Status take_regions(std::span<const RankRegion> regions);
   Status take_groups();
-  [[nodiscard]] std::uint64_t slot_bytes(std::uint32_t group) const {
-    return bytes_[group] * blocks_per_slot(group);
-  }
   void make_classes();
   Status size_pool();
 

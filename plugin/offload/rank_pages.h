@@ -15,7 +15,8 @@ namespace kvc {
 
 // What a rank knows about a slot. All zero: never stored.
 struct SlotState {
-  std::uint32_t writer = 0;   // open store job + 1; 0: none
+  static constexpr std::uint32_t filling = UINT32_MAX;
+  std::uint32_t writer = 0;   // open store job + 1; filling: the disk tier; 0: none
   std::uint16_t readers = 0;  // open load jobs
   // Places that the last store wrote, from the first on, if it ended ok; of an open one those that
   // it writes.

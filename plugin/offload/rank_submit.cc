@@ -35,6 +35,7 @@ Status RankEngine::submit(JobKind kind, std::span<const std::uint8_t> bytes, con
   if (!read.ok()) return read.error();
   const PlanView& plan = read.value();
   if (Status s = check_plan(kind, plan); !s.ok()) return s;
+  if (Status s = check_disk_jobs(kind, plan); !s.ok()) return s;
   if (Status s = take_jobs(kind == JobKind::load ? plan.loads() : plan.stores()); !s.ok()) return s;
   epoch_known_ = true;
   epoch_ = plan.epoch();
@@ -47,7 +48,10 @@ Status RankEngine::submit(JobKind kind, std::span<const std::uint8_t> bytes, con
   }
   const std::uint64_t now = host_.now_ns();
   for (const std::uint32_t at : taken_) start(at, fence, plan.step(), now);
-  if (kind == JobKind::store) release_chained(plan.step());
+  if (kind == JobKind::store) {
+    release_chained(plan.step());
+    if (disk_ != nullptr) disk_->take(plan.disk());
+  }
   advance();
   return {};
 }
@@ -75,6 +79,16 @@ Status RankEngine::check_plan(JobKind kind, const PlanView& plan) const {
                                      options_.rank, name_of(kind), plan.step(), last)};
   }
   return {};
+}
+
+// Disk jobs come with the stores of their plan: they follow them.
+Status RankEngine::check_disk_jobs(JobKind kind, const PlanView& plan) const {
+  if (kind == JobKind::load || plan.disk_jobs() == 0) return {};
+  if (disk_ == nullptr) {
+    return {Code::unsupported,
+            fmt::format("rank {}: {} disk jobs and no disk tier", options_.rank, plan.disk_jobs())};
+  }
+  return disk_->check(plan.disk());
 }
 
 // Fills taken_ with records of all jobs of the section, or takes none.

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "plugin/offload/wire.h"
 
 namespace kvc {
@@ -17,7 +19,8 @@ constexpr std::size_t at_sequence = 24;
 constexpr std::size_t at_rank = 32;
 constexpr std::size_t at_entries = 36;
 constexpr std::size_t at_checksum = 40;
-constexpr std::size_t at_reserved = 48;  // 16 bytes
+constexpr std::size_t at_inventory_bytes = 48;
+constexpr std::size_t at_reserved = 56;  // 8 bytes
 
 constexpr std::size_t entry_job = 0;
 constexpr std::size_t entry_kind = 8;
@@ -34,7 +37,7 @@ constexpr std::size_t failed_side = 24;
 constexpr std::size_t failed_reserved = 28;
 
 constexpr wire::HeaderRules rules{
-    "report", report_magic, report_version, report_header_bytes, at_checksum, at_reserved, 16};
+    "report", report_magic, report_version, report_header_bytes, at_checksum, at_reserved, 8};
 
 template <class... Args>
 Status bad(fmt::format_string<Args...> text, Args&&... args) {
@@ -63,8 +66,8 @@ bool known(std::int32_t status) {
 
 Status check_entry(const std::uint8_t* p, std::uint32_t i) {
   const auto kind = get<std::int32_t>(p + entry_kind);
-  if (kind != static_cast<std::int32_t>(JobKind::load) &&
-      kind != static_cast<std::int32_t>(JobKind::store)) {
+  if (kind < static_cast<std::int32_t>(JobKind::load) ||
+      kind > static_cast<std::int32_t>(JobKind::disk_reset)) {
     return bad("entry {} has kind {}", i, kind);
   }
   const auto phase = get<std::uint32_t>(p + entry_phase);
@@ -127,10 +130,11 @@ void ReportEncoder::begin(std::uint64_t epoch, std::uint32_t rank, std::uint64_t
   rank_ = rank;
   sequence_ = sequence;
   entries_ = 0;
+  inventory_bytes_ = 0;
 }
 
 bool ReportEncoder::add(const ReportJob& job, std::span<const FailedBlock> failed) {
-  KVC_CHECK(used_ != 0);
+  KVC_CHECK(used_ != 0 && inventory_bytes_ == 0);
   std::uint64_t left = buffer_.size() - used_;
   if (left < report_entry_bytes || entries_ == UINT32_MAX) return false;
   left -= report_entry_bytes;
@@ -157,6 +161,15 @@ bool ReportEncoder::add(const ReportJob& job, std::span<const FailedBlock> faile
   return true;
 }
 
+bool ReportEncoder::set_inventory(std::span<const std::uint8_t> piece) {
+  KVC_CHECK(used_ != 0);
+  if (inventory_bytes_ != 0 || piece.size() > room()) return false;
+  std::copy(piece.begin(), piece.end(), buffer_.begin() + static_cast<std::ptrdiff_t>(used_));
+  used_ += piece.size();
+  inventory_bytes_ = piece.size();
+  return true;
+}
+
 std::span<const std::uint8_t> ReportEncoder::finish() {
   KVC_CHECK(used_ != 0);
   std::uint8_t* p = buffer_.data();
@@ -164,6 +177,7 @@ std::span<const std::uint8_t> ReportEncoder::finish() {
   put(p + at_sequence, sequence_);
   put(p + at_rank, rank_);
   put(p + at_entries, entries_);
+  put(p + at_inventory_bytes, inventory_bytes_);
   const std::span<std::uint8_t> whole = buffer_.first(used_);
   wire::seal_header(whole, rules);
   return whole;
@@ -201,13 +215,19 @@ Result<ReportView> ReportView::read(std::span<const std::uint8_t> bytes) {
   if (Status s = wire::check_header(bytes, rules); !s.ok()) return s;
   const std::uint8_t* p = bytes.data();
   const auto entries = get<std::uint32_t>(p + at_entries);
-  if (Status s = check_body(bytes.subspan(report_header_bytes), entries); !s.ok()) return s;
+  const std::span<const std::uint8_t> body = bytes.subspan(report_header_bytes);
+  const auto inventory = get<std::uint64_t>(p + at_inventory_bytes);
+  if (inventory > body.size()) {
+    return bad("an inventory of {} bytes in a body of {}", inventory, body.size());
+  }
+  if (Status s = check_body(body.first(body.size() - inventory), entries); !s.ok()) return s;
   ReportView view;
   view.epoch_ = get<std::uint64_t>(p + at_epoch);
   view.sequence_ = get<std::uint64_t>(p + at_sequence);
   view.entries_.at_ = bytes.data() + report_header_bytes;
   view.entries_.left_ = entries;
   view.entries_.rank_ = get<std::uint32_t>(p + at_rank);
+  view.inventory_ = body.last(inventory);
   return view;
 }
 

@@ -51,6 +51,12 @@ class ReportEncoder {
   // False, and nothing changed, if the entry does not fit. FailedBlock::rank is not written.
   [[nodiscard]] bool add(const ReportJob& job, std::span<const FailedBlock> failed);
   [[nodiscard]] std::uint32_t entries() const { return entries_; }
+  // A piece of the inventory of the rank's disk tier (docs/formats/disk.md), last of all. False,
+  // and nothing changed, if it does not fit, or there is one.
+  [[nodiscard]] bool set_inventory(std::span<const std::uint8_t> piece);
+  [[nodiscard]] bool has_inventory() const { return inventory_bytes_ != 0; }
+  // Bytes that still fit.
+  [[nodiscard]] std::uint64_t room() const { return buffer_.size() - used_; }
   // The bytes to carry, inside the buffer, valid until the next begin.
   [[nodiscard]] std::span<const std::uint8_t> finish();
 
@@ -61,6 +67,7 @@ class ReportEncoder {
   std::uint64_t sequence_ = 0;
   std::uint32_t rank_ = 0;
   std::uint32_t entries_ = 0;
+  std::uint64_t inventory_bytes_ = 0;
 };
 
 // One entry of a report; a view into its bytes.
@@ -105,11 +112,14 @@ class ReportView {
   [[nodiscard]] std::uint32_t rank() const { return entries_.rank_; }
   [[nodiscard]] std::uint32_t size() const { return entries_.left_; }
   [[nodiscard]] ReportReader entries() const { return entries_; }
+  // Empty: none. Its own bytes are not checked here.
+  [[nodiscard]] std::span<const std::uint8_t> inventory() const { return inventory_; }
 
  private:
   std::uint64_t epoch_ = 0;
   std::uint64_t sequence_ = 0;
   ReportReader entries_;
+  std::span<const std::uint8_t> inventory_;
 };
 
 }  // namespace kvc

@@ -73,6 +73,29 @@ BOOST_AUTO_TEST_CASE(the_page_of_the_format_shows_these_bytes) {
   BOOST_TEST(bytes == page, boost::test_tools::per_element());
 }
 
+BOOST_AUTO_TEST_CASE(a_piece_of_an_inventory_stands_behind_the_entries) {
+  Buffer buffer(report_bytes(1, 0) + 20);
+  ReportEncoder e(buffer);
+  const Buffer piece(20, 0x5a);
+  e.begin(1, 0, 1);
+  BOOST_REQUIRE(e.add(late, {}));
+  BOOST_TEST(e.room() == 20u);
+  BOOST_TEST(!e.set_inventory(Buffer(21)));
+  BOOST_TEST(!e.has_inventory());
+  BOOST_TEST(e.set_inventory(piece));
+  BOOST_TEST(!e.set_inventory({}));  // one a report
+  const Buffer bytes = exact(e.finish());
+  const auto view = ReportView::read(bytes);
+  BOOST_REQUIRE(view.ok());
+  BOOST_TEST(view.value().size() == 1u);
+  BOOST_TEST((exact(view.value().inventory()) == piece));
+  e.begin(1, 0, 2);
+  BOOST_TEST(!e.has_inventory());
+  const auto next = ReportView::read(e.finish());
+  BOOST_REQUIRE(next.ok());
+  BOOST_TEST(next.value().inventory().empty());
+}
+
 BOOST_AUTO_TEST_CASE(an_entry_that_does_not_fit_changes_nothing) {
   Buffer buffer(report_bytes(1, 0) + 31, 0xa5);
   ReportEncoder e(buffer);
@@ -107,7 +130,9 @@ BOOST_AUTO_TEST_CASE(each_damaged_field_is_refused_by_name) {
   names(63, 1, true, "reserved");
   names(36, 3, true, "crosses the end");
   names(36, 1, true, "behind");
-  names(72, 3, true, "kind");
+  names(72, 7, true, "kind");
+  names(72, 0, true, "kind");
+  names(49, 1, true, "an inventory of 256 bytes");
   names(76, 0, true, "phase");
   names(80, 3, true, "status");  // no such code
   names(84, 99, true, "cross the end");
@@ -143,7 +168,8 @@ BOOST_AUTO_TEST_CASE(random_damage_is_survived_and_never_accepted) {
         for (std::uint32_t i = 0; i < entry.failed_count(); ++i)
           failed += entry.failed(i).rank == view.value().rank();
       }
-      BOOST_REQUIRE(report_bytes(view.value().size(), failed) == b.size());
+      BOOST_REQUIRE(report_bytes(view.value().size(), failed) + view.value().inventory().size() ==
+                    b.size());
     }
   }
   BOOST_TEST(sealed_accepted > 0u);

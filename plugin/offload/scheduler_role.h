@@ -181,7 +181,16 @@ struct StepRecord {
   std::span<const Candidate> candidates;
 };
 
-enum class JobKind : std::int32_t { load = 1, store = 2 };
+// load, store: between the host tier and the device. The others are between the host tier and the
+// disk tier of a rank (plugin/offload/disk): the line does not know them.
+enum class JobKind : std::int32_t {
+  load = 1,
+  store = 2,
+  spill = 3,       // host slots to disk
+  fill = 4,        // disk to host slots
+  drop = 5,        // blocks go from disk
+  disk_reset = 6,  // all blocks go from disk, for good
+};
 
 struct PlannedJob {
   JobKind kind = JobKind::store;
