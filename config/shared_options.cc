@@ -10,6 +10,20 @@ namespace {
 constexpr std::uint64_t blocks_largest = std::uint64_t{1} << 40U;
 constexpr std::uint64_t day_ms = 86'400'000;
 
+const char* word_of(EvictionKind kind) {
+  switch (kind) {
+    case EvictionKind::lru:
+      break;
+    case EvictionKind::arc:
+      return "arc";
+    case EvictionKind::gdsf:
+      return "gdsf";
+    case EvictionKind::hazard:
+      return "auto";
+  }
+  return "lru";
+}
+
 std::string number_or(std::uint64_t value, std::uint64_t special, const char* word) {
   return value == special ? toml_quoted(word) : std::to_string(value);
 }
@@ -26,6 +40,12 @@ void read_shared_host(TomlTable& table, SharedOptions& o) {
 
 void read_shared_connector(TomlTable& table, SharedOptions& o) {
   take(o.index, table.word("index", {"chained", "flat"}));
+  take(o.eviction, table.word("eviction", {"lru", "arc", "gdsf", "auto"}));
+  if (o.eviction != EvictionKind::lru && o.index == IndexKind::flat) {
+    table.refuse("eviction",
+                 "a flat index does not know which block continues which; use eviction = \"lru\", "
+                 "or index = \"chained\"");
+  }
   take(o.lease_steps, table.integer("lease_steps", 1, 8));
   take(o.max_leases, table.integer("max_leases", 1, 65'536));
   take(o.attach_steps,
@@ -45,6 +65,7 @@ std::string shared_connector_toml(const SharedOptions& o) {
   const auto flag = [](bool b) { return b ? "true" : "false"; };
   std::ostringstream out;
   out << "index = " << (o.index == IndexKind::chained ? "\"chained\"" : "\"flat\"") << "\n"
+      << "eviction = " << toml_quoted(word_of(o.eviction)) << "\n"
       << "lease_steps = " << o.lease_steps << "\n"
       << "max_leases = " << o.max_leases << "\n"
       << "attach_steps = " << number_or(o.attach_steps, UINT64_MAX, "unlimited") << "\n"

@@ -10,6 +10,7 @@
 namespace kvc::config {
 
 enum class IndexKind { chained, flat };
+enum class EvictionKind { lru, arc, gdsf, hazard };  // hazard: "auto"
 
 // How much is stored, and how long anything may take. Immutable once parsed.
 struct SharedOptions {
@@ -24,8 +25,10 @@ struct SharedOptions {
 
   // [connector]
   IndexKind index = IndexKind::chained;  // flat: also where the layout has a chain (design 3.1)
-  std::uint32_t lease_steps = 1;         // 1 .. 8 (design 2.3 Lease)
-  std::uint32_t max_leases = 64;         // 1 .. 65536 (design 2.3 Lease)
+  // Who goes when the pool is full, and what is not stored at all (docs/policies.md)
+  EvictionKind eviction = EvictionKind::lru;
+  std::uint32_t lease_steps = 1;  // 1 .. 8 (design 2.3 Lease)
+  std::uint32_t max_leases = 64;  // 1 .. 65536 (design 2.3 Lease)
   std::uint64_t attach_steps =
       UINT64_MAX;  // LATER answers per admission; UINT64_MAX: no limit (design section 3)
   std::uint64_t held_device_blocks_max = 0;  // 0: the rule of design 2.3 Holds
@@ -43,7 +46,7 @@ struct SharedOptions {
 class TomlTable;
 
 // The tables [host] and [connector] of a document take from these; unknown keys are refused by the
-// caller, who may have keys of his own.
+// caller, who may have keys of his own. Another eviction than lru with a flat index is refused.
 void read_shared_host(TomlTable& table, SharedOptions& options);
 void read_shared_connector(TomlTable& table, SharedOptions& options);
 // Their lines of effective TOML, without the tables' names.

@@ -14,6 +14,11 @@ void read_connector(TomlTable table, SimpleCpuOptions& o) {
   if (table.word("kind", {"simple_cpu"}).value_or(0) != 0) return;
   take(o.mode, table.word("mode", {"eager", "lazy"}));
   read_shared_connector(table, o);
+  if (o.eviction != EvictionKind::lru && o.mode == StoreMode::lazy) {
+    table.refuse("eviction",
+                 "mode = \"lazy\" stores what the engine evicts, and which request used it is not "
+                 "known; use eviction = \"lru\", or mode = \"eager\"");
+  }
   if (o.mode == StoreMode::lazy && !o.store_decode_blocks) {
     table.refuse("store_decode_blocks",
                  "mode = \"lazy\" stores what the engine evicts, whoever filled it; leave it true, "

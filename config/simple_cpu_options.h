@@ -22,7 +22,8 @@ struct SimpleCpuOptions : SharedOptions {
 // Options from TOML text; an empty text gives the defaults above. `file` is the name used in
 // messages. Errors: not TOML, unknown table or key (with the allowed ones and the nearest), wrong
 // type, value out of range, store_decode_blocks = false in lazy mode (the connector cannot know
-// which request filled a block), a pool below two blocks. Any bytes are safe input.
+// which request filled a block), another eviction than lru in lazy mode or with a flat index, a
+// pool below two blocks. Any bytes are safe input.
 Parsed<SimpleCpuOptions> parse_simple_cpu(std::string_view text, std::string_view file);
 
 // All values, defaults included, as TOML that parse_simple_cpu reads back to an equal struct.

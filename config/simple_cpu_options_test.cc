@@ -50,6 +50,27 @@ BOOST_AUTO_TEST_CASE(an_empty_text_gives_working_defaults) {
   BOOST_TEST(options.event_ring_entries == 65'536U);
   BOOST_TEST(options.plan_bytes_max == 0U);
   BOOST_TEST((options.index == kvc::config::IndexKind::chained));
+  BOOST_TEST((options.eviction == kvc::config::EvictionKind::lru));
+}
+
+BOOST_AUTO_TEST_CASE(policies_but_lru_need_a_chained_index_and_known_requests) {
+  using kvc::config::EvictionKind;
+  const auto eviction = [](const std::string& word) {
+    return good("[connector]\neviction = \"" + word + "\"").eviction;
+  };
+  BOOST_TEST((eviction("lru") == EvictionKind::lru));
+  BOOST_TEST((eviction("arc") == EvictionKind::arc));
+  BOOST_TEST((eviction("gdsf") == EvictionKind::gdsf));
+  BOOST_TEST((eviction("auto") == EvictionKind::hazard));
+  for (const char* word : {"arc", "gdsf", "auto"}) {
+    const std::string text = "[connector]\neviction = \"" + std::string(word) + "\"\n";
+    BOOST_TEST((good(effective_toml(good(text))).eviction == eviction(word)));
+    check_has(bad(text + "index = \"flat\""), {"c.toml:2:", "eviction", "chained"});
+    check_has(bad(text + "mode = \"lazy\""), {"c.toml:2:", "eviction", "eager"});
+  }
+  BOOST_TEST(
+      (good("[connector]\neviction = \"lru\"\nmode = \"lazy\"").eviction == EvictionKind::lru));
+  check_has(bad("[connector]\neviction = \"fifo\""), {"c.toml:2:", "lru", "arc", "gdsf", "auto"});
 }
 
 BOOST_AUTO_TEST_CASE(every_value_can_be_given) {
@@ -107,7 +128,7 @@ BOOST_AUTO_TEST_CASE(parsing_the_effective_text_gives_the_same_options) {
     BOOST_TEST(effective_toml(good(text)) == text);
   }
   for (const char* key :
-       {"kind", "mode", "index", "lease_steps", "max_leases", "attach_steps",
+       {"kind", "mode", "index", "eviction", "lease_steps", "max_leases", "attach_steps",
         "held_device_blocks_max", "load_deadline_ms", "store_deadline_ms", "store_decode_blocks",
         "single_flight", "event_ring", "plan_bytes_max", "bytes", "unlimited", "copy_threads"}) {
     BOOST_TEST(effective_toml(SimpleCpuOptions{}).find(key) != std::string::npos);

@@ -46,6 +46,7 @@ void TierIndex::Body::publish_chain(SlotId slot, std::uint32_t tag, TierSink& si
     r.set_offsets(offsets_of_tails(entry));
     --counts.reserved;
     ++counts.published;
+    if (order.policy() != nullptr) order.policy()->published(entry);
     if (!r.blocked()) enter_order(entry);
     sink.published(entry, its_tag);
   };
@@ -69,6 +70,7 @@ void TierIndex::Body::publish_dependent(SlotId slot) {
   records.show(slot, true);
   --counts.reserved;
   ++counts.published;
+  if (order.policy() != nullptr) order.policy()->published(slot);
   if (!r.blocked()) {
     enter_order(slot);
     if (r.support != 0) drop_holder(r.support - 1, link_unit);
@@ -214,6 +216,7 @@ void TierIndex::Body::erase(SlotId slot) {
   KVC_CHECK(r.place() == Place::out);
   end_bad(r);
   end_unsupported(slot);
+  if (order.policy() != nullptr) order.policy()->gone(slot);
   records.erase(slot);
   if (r.run1 != 0) order.leave_run(slot);
   r = Record{};

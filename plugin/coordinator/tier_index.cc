@@ -41,7 +41,16 @@ Result<TierIndex> TierIndex::make(const Geometry& geometry, const TierIndexOptio
     return Status{Code::arg, fmt::format("{} slots and {} open runs, the limit is 2^31 together",
                                          options.slots, options.open_runs)};
   auto body = std::make_unique<Body>(geometry, options);
-  if (!body->records.make(options.slots) || !body->order.make(options.slots, options.open_runs))
+  if (options.eviction != Eviction::lru && !body->chained())
+    return Status{Code::arg, "this eviction policy needs a chained index, the index is flat"};
+  const std::uint64_t path_max =
+      body->chained() ? ceil_div(options.path_max.n, body->block.n) : std::uint64_t{0};
+  const tier::PolicyContext context{body->records, body->chain,        body->block,
+                                    body->unit,    options.slots,      options.open_runs,
+                                    path_max,      options.ghosts_more};
+  if (!body->records.make(options.slots) ||
+      !body->order.make(options.slots, options.open_runs,
+                        tier::make_policy(options.eviction, context)))
     return Status{Code::full, fmt::format("no memory for an index of {} slots", options.slots)};
   return TierIndex(std::move(body));
 }
@@ -270,9 +279,13 @@ void TierIndex::reserve(SlotId entry, GroupId group, const std::byte* key, const
   b.order.set_run(entry, run);
   ++b.counts.reserved;
   if (!b.chained()) return;
+  r.set(Record::chain_bit, group == b.chain && end.n % b.block.n == 0);
+  if (tier::Policy* p = b.order.policy(); p != nullptr) {
+    p->ensure(entry);
+    p->reserved(entry, run);
+  }
   b.order.run(run).writing = true;
-  if (group == b.chain && end.n % b.block.n == 0) {
-    r.set(Record::chain_bit, true);
+  if (r.has(Record::chain_bit)) {
     if (!supports.root) {
       r.support = supports.first + 1;  // the hold becomes the child's
       r.extend_stretch(entry, supports.first, b.records[supports.first]);
@@ -375,7 +388,9 @@ void TierIndex::touch(SlotId entry, RunId run) {
   const Record& r = b.at(entry);
   KVC_CHECK(b.order.is_open(run) && r.published());
   if (r.has(Record::listed_bit)) return;
+  tier::Policy* const policy = r.run() == run ? nullptr : b.order.policy();
   b.order.set_run(entry, run);
+  if (policy != nullptr) policy->touched(entry, run);
   if (r.has(Record::unsupported_bit) && b.order.run(run).writing) b.list_unsupported(entry);
 }
 
@@ -460,7 +475,15 @@ void TierIndex::mark_bad(SlotId entry) {
   b.boundary_changed(r);
 }
 
-SlotId TierIndex::victim(RunId store_run) { return body_->order.victim(store_run); }
+SlotId TierIndex::victim(RunId store_run) {
+  bool declined = false;
+  return body_->order.victim(store_run, {}, declined);
+}
+
+SlotId TierIndex::victim(RunId store_run, GroupId group, const std::byte* key, Tokens end,
+                         bool& declined) {
+  return body_->order.victim(store_run, {group, key, end}, declined);
+}
 
 bool TierIndex::evictable(SlotId entry) const { return !body_->at(entry).blocked(); }
 
@@ -476,6 +499,7 @@ void TierIndex::reset(TierSink& sink) {
   }
   b.root_offsets = 0;
   b.counts.writer_pins = 0;
+  if (b.order.policy() != nullptr) b.order.policy()->reset();
   for (SlotId slot = 0; slot < b.records.used(); ++slot) {
     Record& r = b.records[slot];
     if (!r.keyed()) continue;

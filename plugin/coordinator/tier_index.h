@@ -10,10 +10,12 @@
 //                 end, and the chain group's tail at its end; of a tail: the chain entry it
 //                 continues
 #pragma once
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 
 #include "plugin/coordinator/geometry.h"
 #include "plugin/coordinator/key_index.h"
@@ -27,11 +29,40 @@ namespace kvc {
 using RunId = std::uint32_t;
 inline constexpr RunId no_run = UINT32_MAX;
 
+// Who goes when the tier is full: docs/policies.md. All but lru need a chained index.
+enum class Eviction : std::uint8_t { lru, arc, gdsf, hazard };
+// As configured; hazard is "auto".
+[[nodiscard]] std::string_view name_of(Eviction eviction);
+
 struct TierIndexOptions {
   std::uint32_t key_bytes = 16;  // 8..32
   std::uint64_t slots = 0;       // ids below it; 0: unlimited, grows in slabs (measuring only)
   std::uint64_t open_runs = 0;   // open at once; 0: unlimited
   bool chained = true;           // false: flat, also for layouts that have a chain
+  Eviction eviction = Eviction::lru;
+  Tokens path_max{};  // of the longest request, for the policies' scratch memory; 0: it grows
+  std::uint64_t ghosts_more = 16'384;  // hazard: ghosts beside one per slot
+};
+
+// What a policy counted. 0 where it has no such thing, as all are under lru.
+struct PolicyNumbers {
+  std::uint64_t classes = 0;    // in use
+  std::uint64_t declined = 0;   // blocks that were not worth a slot
+  std::uint64_t refreshes = 0;  // of what was learned
+  std::uint64_t ghosts = 0;
+  std::uint64_t requests = 0;  // begun
+  std::uint64_t target = 0;    // arc: of T1; gdsf: age of the tier
+  std::uint64_t bytes = 0;     // memory ever used, ghosts included
+};
+
+// What the policy of survival statistics learned.
+struct PolicyReport {
+  struct Class {
+    std::uint64_t code = 0;  // as packed in docs/policies.md
+    std::uint64_t hits = 0;  // sampled ones
+  };
+  std::array<std::uint64_t, 32> hazard{};  // pooled, per age bucket, in 1e-9 per request
+  std::array<Class, 8> top{};              // by hits
 };
 
 // free -> reserved (a copy writes it) -> landed (the copy ended, an ancestor's has not) ->
@@ -92,7 +123,7 @@ struct TierIndexCounters {
   std::uint64_t unsupported = 0;
   std::uint64_t writer_pins = 0;  // runs that hold their path
   std::uint64_t runs = 0;
-  std::uint64_t bytes = 0;  // memory ever used
+  std::uint64_t bytes = 0;  // memory ever used, but for the policy's
 };
 
 // Threads:    scheduler role only; const calls may run together. A pure state machine.
@@ -109,7 +140,8 @@ struct TierIndexCounters {
 // Wrong ids and wrong states are broken invariants (KVC_CHECK).
 class TierIndex final : public KeyIndex {
  public:
-  // Code::arg: key length outside 8..32, more than 2^31 slots and runs. Code::full: no memory.
+  // Code::arg: key length outside 8..32, more than 2^31 slots and runs, a policy but lru for an
+  // index that is not chained. Code::full: no memory.
   // `geometry` must outlive the index.
   static Result<TierIndex> make(const Geometry& geometry, const TierIndexOptions& options);
   TierIndex(TierIndex&&) noexcept;
@@ -163,6 +195,16 @@ class TierIndex final : public KeyIndex {
   // Preemption, request_end. What it held unsupported stands in front from then on.
   void release_path(RunId run);
 
+  // --- requests, for the policies: all of it does nothing under lru
+  // The run's request is admitted for the first time: it asks for the prompt's blocks, of which
+  // `path` names the prefixes. Nothing for a run that began. Visits all of them.
+  void begin_request(RunId run, const KeyView& path, Tokens prompt);
+  // It is over after an answer of so many tokens. Visits all blocks of `path`, which are those of
+  // the answer, too. Nothing for a run that did not begin.
+  void end_request(RunId run, const KeyView& path, Tokens answer);
+  // Work that is due now and then, some hundred microseconds: not for hot calls. True: some was.
+  bool maintain();
+
   // --- stores
   // Finds and holds what an entry of `group` ending at `end` hangs on. `path`: the request's keys;
   // count 0: not known (flat offers). Flat: nothing.
@@ -209,11 +251,15 @@ class TierIndex final : public KeyIndex {
 
   // --- eviction
   // Who goes for a store of `store_run` (no_run: for nobody in particular): what is bad; else what
-  // is dead or unsupported, in the order in which it became so; else of the oldest run that has an
-  // evictable entry the one with the most end tokens (ties: higher group). no_slot: none, or that
-  // run is store_run: a store never evicts what its own request just used. Does not change what
-  // anyone sees.
+  // is dead or unsupported, in the order in which it became so; else whom the policy names.
+  // no_slot: none, or what is next was used by store_run: a store never evicts what its own request
+  // just used. Does not change what anyone sees. lru: of the oldest run that has an evictable entry
+  // the one with the most end tokens (ties: higher group).
   [[nodiscard]] SlotId victim(RunId store_run);
+  // The same for an entry of `group` under the absent key. no_slot and `declined`: somebody would
+  // go, but the new entry is worth less to the policy (admission).
+  [[nodiscard]] SlotId victim(RunId store_run, GroupId group, const std::byte* key, Tokens end,
+                              bool& declined);
   [[nodiscard]] bool evictable(SlotId entry) const;
   // With every dependent whose last support goes with it (sink, dependents first, `entry` last).
   // Its parent becomes as new as it is.
@@ -245,6 +291,8 @@ class TierIndex final : public KeyIndex {
   [[nodiscard]] Supports supports_of(SlotId entry) const;
   // Not beside any other call.
   [[nodiscard]] const TierIndexCounters& counters() const;
+  [[nodiscard]] PolicyNumbers policy() const;
+  [[nodiscard]] PolicyReport policy_report() const;
   // Checks everything (slow, for tests); the text says what is wrong.
   [[nodiscard]] Status verify() const;
 

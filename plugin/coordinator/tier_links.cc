@@ -55,7 +55,7 @@ void TierIndex::Body::enter_order(SlotId slot) {
   if (belongs_in_front(slot)) {
     order.link_front(slot, records[slot].has(Record::bad_bit));
   } else {
-    order.link_strand(slot);
+    order.link(slot);
   }
 }
 

@@ -4,8 +4,10 @@
 
 namespace kvc::tier {
 
-bool Order::make(std::uint64_t slots, std::uint64_t open_runs) {
+bool Order::make(std::uint64_t slots, std::uint64_t open_runs, std::unique_ptr<Policy> policy) {
   open_limit_ = open_runs;
+  policy_ = std::move(policy);
+  if (policy_ != nullptr && !policy_->make()) return false;
   if (slots == 0 || open_runs == 0) return true;
   // Every run that is not open and every strand has an entry of its own.
   return strands_.size_for(slots) && runs_.size_for(slots + open_runs) &&
@@ -26,6 +28,7 @@ RunId Order::open_run() {
   run.in_heap = in_heap;
   ++open_;
   ++run_count_;
+  if (policy_ != nullptr) policy_->opened(id);
   return id;
 }
 
@@ -46,7 +49,7 @@ void Order::drop_run(RunId id) {
 void Order::set_run(SlotId slot, RunId id) {
   Record& r = records_[slot];
   if (r.run1 == id + 1) return;
-  const bool linked = r.place() == Place::strand;
+  const bool linked = r.place() == Place::strand && policy_ == nullptr;
   if (linked) unlink(slot);
   if (r.run1 != 0) leave_run(slot);
   r.run1 = id + 1;
@@ -107,6 +110,7 @@ void Order::link_strand(SlotId slot) {
 }
 
 void Order::link_front(SlotId slot, bool first) {
+  if (policy_ != nullptr) policy_->in_front(slot);
   Record& r = records_[slot];
   r.prev = first ? 0 : front_tail_ + 1;
   r.next = first ? front_head_ + 1 : 0;
@@ -119,30 +123,41 @@ void Order::link_front(SlotId slot, bool first) {
   ++linked_;
 }
 
+void Order::unlink_front(Record& r) {
+  if (r.prev != 0) records_[r.prev - 1].next = r.next;
+  if (r.next != 0) records_[r.next - 1].prev = r.prev;
+  if (r.prev == 0) front_head_ = r.next - 1;
+  if (r.next == 0) front_tail_ = r.prev - 1;
+  r.prev = r.next = 0;
+  --in_front_;
+}
+
+void Order::unlink_strand(Record& r) {
+  if (r.prev != 0) records_[r.prev - 1].next = r.next;
+  if (r.next != 0) records_[r.next - 1].prev = r.prev;
+  Run& run = runs_[r.run()];
+  std::uint32_t* link = &run.first_strand;
+  while (strands_[*link].group != r.group()) link = &strands_[*link].next;
+  const std::uint32_t s = *link;
+  Strand& strand = strands_[s];
+  if (r.prev == 0) strand.head = r.next - 1;
+  if (r.next == 0) strand.tail = r.prev - 1;
+  if (strand.head == no_slot) {
+    *link = strand.next;
+    strands_.give(s);
+  }
+  r.prev = r.next = 0;
+  --run.linked;
+}
+
 void Order::unlink(SlotId slot) {
   Record& r = records_[slot];
   if (r.place() == Place::out) return;
-  if (r.prev != 0) records_[r.prev - 1].next = r.next;
-  if (r.next != 0) records_[r.next - 1].prev = r.prev;
   if (r.place() == Place::front) {
-    if (r.prev == 0) front_head_ = r.next - 1;
-    if (r.next == 0) front_tail_ = r.prev - 1;
-    --in_front_;
-  } else {
-    Run& run = runs_[r.run()];
-    std::uint32_t* link = &run.first_strand;
-    while (strands_[*link].group != r.group()) link = &strands_[*link].next;
-    const std::uint32_t s = *link;
-    Strand& strand = strands_[s];
-    if (r.prev == 0) strand.head = r.next - 1;
-    if (r.next == 0) strand.tail = r.prev - 1;
-    if (strand.head == no_slot) {
-      *link = strand.next;
-      strands_.give(s);
-    }
-    --run.linked;
+    unlink_front(r);
+  } else if (policy_ == nullptr) {
+    unlink_strand(r);
   }
-  r.prev = r.next = 0;
   r.set_place(Place::out);
   --linked_;
 }
@@ -190,8 +205,10 @@ RunId Order::oldest() {
   return no_run;
 }
 
-SlotId Order::victim(RunId store_run) {
+SlotId Order::victim(RunId store_run, const Newcomer& newcomer, bool& declined) {
+  declined = false;
   if (front_head_ != no_slot) return front_head_;
+  if (policy_ != nullptr) return policy_->victim(store_run, newcomer, declined);
   const RunId id = oldest();
   if (id == no_run || id == store_run) return no_slot;
   SlotId best = no_slot;
@@ -265,12 +282,14 @@ Status Order::verify() const {
       return {Code::internal, fmt::format("slot {} is out of place in front", slot)};
     before = slot;
   }
+  if (policy_ != nullptr) in_strands = linked_ - front;  // verify_entry looks at each of them
   if (front_tail_ != before || front != in_front_ || in_strands + front != linked_ ||
       used != run_count_ || open != open_)
     return {
         Code::internal,
         fmt::format("{} entries in strands and {} in front, {} and {} counted; {} runs, {} open",
                     in_strands, front, linked_, in_front_, used, open)};
+  if (policy_ != nullptr) return policy_->verify();
   return verify_heap();
 }
 

@@ -2,8 +2,12 @@
 //
 // An entry in the order stands in the strand of its run and group, ascending ends, or in the front
 // list. Runs with entries in strands are in a heap by the time of their last scheduling; the heap
-// learns of a newer time only when it meets the run at its top.
+// learns of a newer time only when it meets the run at its top. Where another policy ranks, it has
+// lists of its own, and strands and heap stay empty.
 #pragma once
+#include <memory>
+
+#include "plugin/coordinator/tier_policy.h"
 #include "plugin/coordinator/tier_records.h"
 #include "plugin/core/prefetch.h"
 
@@ -60,11 +64,16 @@ class IdArena {
   std::uint32_t free_ = none;
 };
 
-// Threads: one user. Owns: runs, strands, heap; the records belong to TierIndex.
+// Threads: one user. Owns: runs, strands, heap, policy; the records belong to TierIndex.
 class Order {
  public:
   explicit Order(Records& records) : records_(records) {}
-  [[nodiscard]] bool make(std::uint64_t slots, std::uint64_t open_runs);
+  // `policy`: null for lru.
+  [[nodiscard]] bool make(std::uint64_t slots, std::uint64_t open_runs,
+                          std::unique_ptr<Policy> policy);
+  // Null: lru.
+  [[nodiscard]] Policy* policy() { return policy_.get(); }
+  [[nodiscard]] const Policy* policy() const { return policy_.get(); }
 
   [[nodiscard]] RunId open_run();
   void close_run(RunId run);
@@ -84,13 +93,19 @@ class Order {
   void leave_run(SlotId slot);
   [[nodiscard]] bool newer(RunId a, RunId b) const { return runs_[a].stamp > runs_[b].stamp; }
 
-  void link_strand(SlotId slot);
+  // It may go now.
+  void link(SlotId slot) {
+    if (policy_ == nullptr) return link_strand(slot);
+    records_[slot].set_place(Place::strand);
+    ++linked_;
+    policy_->evictable(slot);
+  }
   void link_front(SlotId slot, bool first);
   // Takes it out of wherever it stands.
   void unlink(SlotId slot);
 
   // As TierIndex::victim.
-  [[nodiscard]] SlotId victim(RunId store_run);
+  [[nodiscard]] SlotId victim(RunId store_run, const Newcomer& newcomer, bool& declined);
 
   [[nodiscard]] std::uint64_t linked() const { return linked_; }  // in strands and in front
   [[nodiscard]] std::uint64_t in_front() const { return in_front_; }
@@ -107,6 +122,9 @@ class Order {
     RunId run;
     std::uint32_t unused;
   };
+  void link_strand(SlotId slot);
+  void unlink_front(Record& r);
+  void unlink_strand(Record& r);
   void drop_run(RunId run);
   [[nodiscard]] std::uint32_t strand_of(RunId run, GroupId group) const;
   [[nodiscard]] SlotId place(const Strand& strand, std::uint32_t end) const;
@@ -117,6 +135,7 @@ class Order {
   [[nodiscard]] Status verify_heap() const;
 
   Records& records_;
+  std::unique_ptr<Policy> policy_;
   IdArena<Strand> strands_;
   IdArena<Run> runs_;
   SlabArray<HeapItem> heap_;

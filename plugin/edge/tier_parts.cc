@@ -42,6 +42,24 @@ void wake_host(void* host) { static_cast<const HostAdapter*>(host)->wake(); }
 
 }  // namespace
 
+namespace {
+
+Eviction eviction_of(config::EvictionKind kind) {
+  switch (kind) {
+    case config::EvictionKind::lru:
+      break;
+    case config::EvictionKind::arc:
+      return Eviction::arc;
+    case config::EvictionKind::gdsf:
+      return Eviction::gdsf;
+    case config::EvictionKind::hazard:
+      return Eviction::hazard;
+  }
+  return Eviction::lru;
+}
+
+}  // namespace
+
 void take_shared(const config::SharedOptions& o, FlowOptions& s) {
   s.lease_steps = o.lease_steps;
   s.max_leases = o.max_leases;
@@ -49,6 +67,7 @@ void take_shared(const config::SharedOptions& o, FlowOptions& s) {
   s.held_device_blocks_max = o.held_device_blocks_max;
   s.load_deadline_ms = o.load_deadline_ms;
   s.chained_index = o.index == config::IndexKind::chained;
+  s.eviction = eviction_of(o.eviction);
   s.store_decode_blocks = o.store_decode_blocks;
   s.single_flight = o.single_flight;
   s.event_ring_entries = o.event_ring_entries;

@@ -13,9 +13,10 @@ constexpr int evictions_per_reservation_max = 64;
 
 }  // namespace
 
-HostTier::HostTier(const Geometry& geometry, std::uint32_t key_bytes, bool chained,
+HostTier::HostTier(const Geometry& geometry, std::uint32_t key_bytes, const TierRules& rules,
                    EventRing& events)
-    : geometry_(geometry), key_bytes_(key_bytes), chained_(chained), events_(events) {
+    : geometry_(geometry), key_bytes_(key_bytes), rules_(rules), events_(events) {
+  if (!rules.chained || !geometry.chain()) rules_.eviction = Eviction::lru;
   sizes_.class_of_group.fill(TierSizes::no_class);
 }
 
@@ -29,9 +30,12 @@ Status HostTier::resize(const TierSizes& sizes, std::uint64_t open_runs) {
             fmt::format("{} pages of {} slots are more than 2^31 slots", sizes.pages, widest)};
   }
   const std::uint64_t entries = grows ? 0 : sizes.pages * widest;
-  Result<TierIndex> made = TierIndex::make(
-      geometry_,
-      {.key_bytes = key_bytes_, .slots = entries, .open_runs = open_runs, .chained = chained_});
+  Result<TierIndex> made = TierIndex::make(geometry_, {.key_bytes = key_bytes_,
+                                                       .slots = entries,
+                                                       .open_runs = open_runs,
+                                                       .chained = rules_.chained,
+                                                       .eviction = rules_.eviction,
+                                                       .path_max = rules_.path_max});
   if (!made.ok()) return made.error();
   sizes_ = sizes;
   index_.emplace(std::move(made).value());
@@ -89,16 +93,21 @@ bool HostTier::evict_page(SlotId victim, RunId run) {
   return true;
 }
 
-SlotId HostTier::take_slot(std::uint32_t cls, RunId run, Refusal& refusal) {
+SlotId HostTier::take_slot(GroupId group, const std::byte* key, Tokens end, RunId run,
+                           Refusal& refusal) {
+  const std::uint8_t cls = sizes_.class_of_group[group];
   SlotId slot = slots_->take(cls);
+  bool declined = false;
   for (int i = 0; slot == no_slot && i < evictions_per_reservation_max; ++i) {
-    const SlotId victim = index_->victim(run);
+    const SlotId victim = index_->victim(run, group, key, end, declined);
     if (victim == no_slot) break;
     if (slots_->class_of(victim) == cls || !evict_page(victim, run)) index_->evict(victim, *this);
     slot = slots_->take(cls);
   }
   if (slot == no_slot) {
-    refusal = numbers().lease_only > 0 ? Refusal::leased : Refusal::pool_full;
+    refusal = declined                   ? Refusal::declined
+              : numbers().lease_only > 0 ? Refusal::leased
+                                         : Refusal::pool_full;
     ++counters_.refusals;
   }
   return slot;
@@ -128,7 +137,7 @@ SlotId HostTier::reserve(GroupId group, const std::byte* key, const KeyView& pat
     refusal = Refusal::no_parent;
     return no_slot;
   }
-  const SlotId entry = take_slot(cls, run, refusal);
+  const SlotId entry = take_slot(group, key, end, run, refusal);
   if (entry == no_slot) {
     index_->drop_supports(supports);
     return no_slot;
@@ -189,7 +198,18 @@ void HostTier::reset() {
   events_.push(event);
 }
 
-RunId HostTier::open_run() { return index_ ? index_->open_run() : no_run; }
+RunId HostTier::open_run() {
+  static_cast<void>(maintain());
+  return index_ ? index_->open_run() : no_run;
+}
+
+void HostTier::begin_request(RunId run, const KeyView& path, Tokens prompt) {
+  if (index_ && run != no_run) index_->begin_request(run, path, prompt);
+}
+
+void HostTier::end_request(RunId run, const KeyView& path, Tokens answer) {
+  if (index_ && run != no_run) index_->end_request(run, path, answer);
+}
 
 void HostTier::close_run(RunId run) {
   if (index_ && run != no_run) index_->close_run(run);

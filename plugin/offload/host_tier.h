@@ -27,13 +27,22 @@ struct TierSizes {
 
 // Why a slot was not given: everything evictable is used by its own request or by copies, only
 // leases stand in the way (design 2.5.2 dropped_leased), or the block before it is not there.
-enum class Refusal : std::uint8_t { none, pool_full, leased, no_parent };
+// declined: something could go, but the policy keeps it rather than the new block.
+enum class Refusal : std::uint8_t { none, pool_full, leased, no_parent, declined };
 
 struct TierCounters {
   std::uint64_t evictions = 0;
   std::uint64_t bad_entries = 0;        // source failures that made an entry bad (design 3.1 d)
   std::uint64_t rewritten_entries = 0;  // of them whose next offer was written again in place
   std::uint64_t refusals = 0;
+};
+
+// How the tier's index works. A policy that the layout cannot have (no chain, or not `chained`)
+// becomes lru.
+struct TierRules {
+  bool chained = true;  // the chained index where the layout has a chain; false: the flat one
+  Eviction eviction = Eviction::lru;
+  Tokens path_max{};  // of the longest request; 0: not known
 };
 
 // Told what became of entries whose copy had ended before an ancestor's (design 3.1 c). `tag` is
@@ -56,8 +65,8 @@ class TierListener {
 //             unless the tier grows.
 class HostTier final : private TierSink {
  public:
-  // `chained`: the chained index where the layout has a chain; false: the flat one.
-  HostTier(const Geometry& geometry, std::uint32_t key_bytes, bool chained, EventRing& events);
+  HostTier(const Geometry& geometry, std::uint32_t key_bytes, const TierRules& rules,
+           EventRing& events);
   HostTier(const HostTier&) = delete;
   HostTier& operator=(const HostTier&) = delete;
   // Called by publish, abandon, give_up and reset from now on.
@@ -67,6 +76,7 @@ class HostTier final : private TierSink {
   // index (Code::arg), memory (std::bad_alloc).
   Status resize(const TierSizes& sizes, std::uint64_t open_runs);
   [[nodiscard]] bool sized() const { return slots_.has_value(); }
+  [[nodiscard]] Eviction eviction() const { return rules_.eviction; }
 
   // Published entries, for lookups. Requires sized().
   [[nodiscard]] const TierIndex& index() const { return *index_; }
@@ -103,6 +113,12 @@ class HostTier final : private TierSink {
   void condemn(SlotId entry);
   // No lookup finds anything older from now on; one `cleared` event. Requires: no lease pins.
   void reset();
+
+  // As TierIndex::begin_request and end_request: at the first admission, and when it is over.
+  void begin_request(RunId run, const KeyView& path, Tokens prompt);
+  void end_request(RunId run, const KeyView& path, Tokens answer);
+  // Work that is due now and then, not for hot calls; open_run does it, too. True: some was.
+  bool maintain() { return index_ && index_->maintain(); }
 
   // no_run: as many as allowed are open, or the tier has no size yet.
   [[nodiscard]] RunId open_run();
@@ -150,6 +166,10 @@ class HostTier final : private TierSink {
   [[nodiscard]] const TierIndexCounters& numbers() const {
     return index_ ? index_->counters() : no_numbers_;
   }
+  [[nodiscard]] PolicyNumbers policy() const { return index_ ? index_->policy() : PolicyNumbers{}; }
+  [[nodiscard]] PolicyReport policy_report() const {
+    return index_ ? index_->policy_report() : PolicyReport{};
+  }
   // Grows with every publication: a lookup repeated under the same number finds the same.
   [[nodiscard]] std::uint64_t epoch() const { return epoch_; }
 
@@ -160,13 +180,14 @@ class HostTier final : private TierSink {
   void evicted(SlotId entry, const SlotKey& key, bool bad) override;
   void published(SlotId entry, std::uint32_t tag) override;
   void failed(SlotId entry, std::uint32_t tag, bool copy_open) override;
-  [[nodiscard]] SlotId take_slot(std::uint32_t cls, RunId run, Refusal& refusal);
+  [[nodiscard]] SlotId take_slot(GroupId group, const std::byte* key, Tokens end, RunId run,
+                                 Refusal& refusal);
   [[nodiscard]] bool evict_page(SlotId victim, RunId run);
   void removed_event(const SlotKey& key);
 
   const Geometry& geometry_;
   std::uint32_t key_bytes_;
-  bool chained_;
+  TierRules rules_;
   EventRing& events_;
   TierListener* listener_ = nullptr;
   TierSizes sizes_;

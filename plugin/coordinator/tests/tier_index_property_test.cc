@@ -47,12 +47,15 @@ void print(const Coverage& seen) {
 // Paths that share heads, and the random choice of what happens next.
 class RandomWorld {
  public:
-  RandomWorld(std::uint64_t used, const NamedLayout& named, Coverage& seen)
+  RandomWorld(std::uint64_t used, const NamedLayout& named, Eviction eviction, Coverage& seen)
       : rng_(used),
         geometry_(make(named.layout)),
         prefixes_(std::array<std::uint32_t, 4>{8, 16, 20, 32}[rng_.below(4)]),
         slots_(draw_slots()),
-        world_(geometry_, prefixes_, {named.chained, slots_, rng_.between(1, 5)}, seen) {
+        world_(geometry_, prefixes_,
+               {named.chained, slots_, rng_.between(1, 5),
+                geometry_.chain() && named.chained ? eviction : Eviction::lru},
+               seen) {
     unit_of_block_ = geometry_.chain()
                          ? geometry_.block_tokens(*geometry_.chain()).n / geometry_.hash_unit().n
                          : 1;
@@ -164,7 +167,8 @@ BOOST_AUTO_TEST_CASE(the_index_agrees_with_its_twin_through_a_million_random_ope
   for (; done < (given ? 1 : 1000000); ++used) {
     const NamedLayout& named = all[used % all.size()];
     BOOST_TEST_CONTEXT(named.name << ", " << repeat_command(used)) {
-      RandomWorld world(used, named, seen);
+      const auto eviction = static_cast<Eviction>(used / all.size() % 4);
+      RandomWorld world(used, named, eviction, seen);
       for (std::uint64_t i = 0; i < steps; ++i) world.step();
       done += world.done();
     }

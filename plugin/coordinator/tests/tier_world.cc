@@ -93,8 +93,12 @@ TierWorld::TierWorld(const Geometry& geometry, const Prefixes& prefixes,
       prefixes_(prefixes),
       options_(options),
       seen_(seen),
-      index_(std::move(TierIndex::make(geometry, {prefixes.key_bytes(), options.slots,
-                                                  options.open_runs, options.chained}))
+      index_(std::move(TierIndex::make(geometry, {.key_bytes = prefixes.key_bytes(),
+                                                  .slots = options.slots,
+                                                  .open_runs = options.open_runs,
+                                                  .chained = options.chained,
+                                                  .eviction = options.eviction,
+                                                  .ghosts_more = 4}))
                  .value()),
       twin_(geometry, options.chained, prefixes) {}
 
@@ -132,14 +136,18 @@ void TierWorld::apply(const Op& op) {
   const bool published = on_slot && twin_.state(op.a) == EntryState::published;
   switch (op.what) {
     case Do::open: {
+      static_cast<void>(index_.maintain());
       const RunId run = index_.open_run();
       require((run == no_run) == (open_.size() == options_.open_runs), "open runs");
       if (run == no_run) return;
       twin_.open_run(run);
       open_.push_back({run, paths[op.a]});
+      index_.begin_request(run, prefixes_.view(paths[op.a], prefixes_.units(paths[op.a])),
+                           tokens(prefixes_.units(paths[op.a])));
       return;
     }
     case Do::close:
+      end(open_[op.a]);
       index_.close_run(open_[op.a].run);
       twin_.close_run(open_[op.a].run);
       open_.erase(open_.begin() + op.a);
@@ -260,9 +268,8 @@ void TierWorld::store(const Op& op, PrefixId prefix) {
 SlotId TierWorld::room(RunId run, const Supports&) {
   for (SlotId slot = 0; slot < options_.slots; ++slot)
     if (twin_.state(slot) == EntryState::free) return slot;
-  const std::set<SlotId> may = twin_.victims(run);
   const SlotId slot = index_.victim(run);
-  require(slot == no_slot ? may.empty() : may.count(slot) != 0, "victim of a store", slot);
+  require(may_go(slot, run), "victim of a store", slot);
   if (slot == no_slot) {
     note(twin_.victims(no_run).empty() ? Seen::refused_full : Seen::own_run_spared);
   } else {
@@ -543,11 +550,35 @@ void TierWorld::compare_dead() {
   }
 }
 
+bool TierWorld::may_go(SlotId slot, RunId run) const {
+  if (options_.eviction == Eviction::lru) {
+    const std::set<SlotId> may = twin_.victims(run);
+    return slot == no_slot ? may.empty() : may.count(slot) != 0;
+  }
+  bool front = false;
+  bool others = false;
+  bool own = false;
+  for (const auto& [other, e] : twin_.all()) {
+    if (twin_.kept(other)) continue;
+    front = front || twin_.in_front(other);
+    own = own || e.run == run;
+    others = others || e.run != run;
+  }
+  if (slot == no_slot) return !front && (own || !others);
+  return !twin_.kept(slot) &&
+         (front ? twin_.in_front(slot) : twin_.entry(slot)->run != run || run == no_run);
+}
+
+// As after an answer of some blocks, which the request's path does not have.
+void TierWorld::end(const Request& r) {
+  const std::uint64_t units = prefixes_.units(r.path);
+  index_.end_request(r.run, prefixes_.view(r.path, units), tokens(units % 3));
+}
+
 void TierWorld::compare_victims() {
   const auto check = [&](RunId run) {
-    const std::set<SlotId> may = twin_.victims(run);
     const SlotId slot = index_.victim(run);
-    require(slot == no_slot ? may.empty() : may.count(slot) != 0, "victim", slot);
+    require(may_go(slot, run), "victim", slot);
   };
   check(no_run);
   for (const Request& r : open_) check(r.run);

@@ -80,6 +80,7 @@ struct WorldOptions {
   bool chained = true;
   std::uint64_t slots = 8;
   std::uint64_t open_runs = 4;
+  Eviction eviction = Eviction::lru;
 };
 
 // Threads: one user. Owns: index and twin; geometry and prefixes belong to the test. Invariants:
@@ -131,6 +132,10 @@ class TierWorld {
   void compare_tails();
   void compare_dead();
   void compare_victims();
+  // Whether the index may name this victim for a store of the run. Of policies but lru only what
+  // holds for all of them is looked at here.
+  [[nodiscard]] bool may_go(SlotId slot, RunId run) const;
+  void end(const Request& request);
   // Hits with the promises of the index, against hits without.
   void compare_lookups();
   void compare_counters();

@@ -6,8 +6,14 @@
 
 namespace kvc {
 
+void Admissions::ask(RequestIndex index) {
+  const Request& r = core_.requests[index];
+  core_.tier.begin_request(r.run, core_.requests.keys(r), r.prompt);
+}
+
 void Admissions::admit(RequestIndex index) {
   Request& r = core_.requests[index];
+  ask(index);
   if (!r.admitted) {
     r.admitted = true;
     r.attach_answers = 0;

@@ -11,6 +11,8 @@ class Admissions {
  public:
   Admissions(SchedulerCore& core, StorePlanner& planner) : core_(core), planner_(planner) {}
 
+  // It is told to the policy of the tier, once, before anything of it is used.
+  void ask(RequestIndex index);
   // The request owns blocks from now on.
   void admit(RequestIndex index);
   // It lost them: pending offers end, tables and cursors are empty. Its open copies go on.

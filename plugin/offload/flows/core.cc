@@ -18,6 +18,13 @@ std::uint64_t default_budget(const Geometry& geometry, const OpenLimits& limits)
   return std::max(limits.device_blocks / 10, step_blocks);
 }
 
+TierRules rules_of(const OpenLimits& open, const FlowOptions& opts) {
+  const bool bounded = open.max_total_tokens != no_token_limit;
+  return {.chained = opts.chained_index,
+          .eviction = opts.eviction,
+          .path_max = bounded ? open.max_total_tokens : Tokens{}};
+}
+
 Tokens lease_tokens(const OpenLimits& limits) { return limits.max_total_tokens; }
 
 }  // namespace
@@ -30,7 +37,7 @@ SchedulerCore::SchedulerCore(Geometry layout, Geometry tier_layout, const OpenLi
       options(opts),
       host(services),
       events(opts.event_ring_entries),
-      tier(tier_geometry, open.key_bytes, opts.chained_index, events),
+      tier(tier_geometry, open.key_bytes, rules_of(open, opts), events),
       holds(geometry, open.device_blocks, open.null_block),
       requests(geometry, tier_geometry,
                RequestLimits{.live_max = open.max_live_requests,

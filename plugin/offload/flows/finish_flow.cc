@@ -44,6 +44,9 @@ void FinishFlow::leave(RequestIndex index) {
   core_.end_lease(r);
   loads_.cancel_unplanned(r);
   admissions_.disown_handoffs(index);
+  // The token that was sampled last has no KV.
+  const Tokens answer = r.confirmed < r.prompt ? Tokens{} : r.confirmed - r.prompt + Tokens{1};
+  core_.tier.end_request(r.run, core_.requests.keys(r), answer);
   core_.tier.release_path(r.run);
   r.explain.phase = RequestPhase::over;
   core_.touch_explain(index);

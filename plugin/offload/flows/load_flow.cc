@@ -232,6 +232,7 @@ Result<AllocResult> LoadFlow::alloc_update(RequestId request, Tokens accepted,
   job.end = r.device + accepted;
   job.started_ns = core_.host.now_ns();
   core_.tier.schedule(r.run);
+  admissions_.ask(index);
   if (broken) {
     core_.faults.report("KVC-H-022, keys-of-one-path",
                         "request {}: a key within {} tokens names another prefix than those before "

@@ -3,6 +3,8 @@
 #pragma once
 #include <cstdint>
 
+#include "plugin/coordinator/tier_index.h"
+
 namespace kvc {
 
 struct FlowOptions {
@@ -15,6 +17,7 @@ struct FlowOptions {
   std::uint64_t held_device_blocks_max = 0;  // 0: the rule of design 2.3 "Holds"
   std::uint64_t load_deadline_ms = 30'000;   // of the ranks; single flight waits half of it
   bool chained_index = true;          // false: the flat index, also where the layout has a chain
+  Eviction eviction = Eviction::lru;  // lru where the index has no chain
   bool store_decode_blocks = true;    // false: only positions below the prompt's end are stored
   bool single_flight = true;          // false: lookup never answers LATER
   bool store_reachable_only = false;  // windows and states that no hit can need are passed over

@@ -13,14 +13,25 @@ std::uint64_t leaked_slots(const SchedulerCore& core) {
   return leaked;
 }
 
+namespace {
+
+PendingWork pending_of(const SchedulerCore& core) {
+  PendingWork out;
+  out.load_jobs = core.jobs.open_of(JobKind::load);
+  out.store_jobs = core.jobs.open_of(JobKind::store);
+  out.held_blocks = core.holds.held();
+  out.quarantined_blocks = core.quarantined;
+  return out;
+}
+
+}  // namespace
+
 RoleNumbers numbers_of(const SchedulerCore& core) {
   RoleNumbers n;
   n.offers = core.ledger.counts();
-  n.pending.load_jobs = core.jobs.open_of(JobKind::load);
-  n.pending.store_jobs = core.jobs.open_of(JobKind::store);
-  n.pending.held_blocks = core.holds.held();
-  n.pending.quarantined_blocks = core.quarantined;
+  n.pending = pending_of(core);
   const TierIndexCounters& index = core.tier.numbers();
+  const PolicyNumbers policy = core.tier.policy();
   const RoleCounters& c = core.counters;
   n.stats = {
       core.tier.slots_total(),
@@ -77,6 +88,11 @@ RoleNumbers numbers_of(const SchedulerCore& core) {
       c.candidates_unreachable,
       core.options.store_when_filled ? 0U : 1U,
       c.stores_below_threshold,
+      policy.declined,
+      policy.classes,
+      policy.refreshes,
+      policy.ghosts,
+      policy.bytes,
   };
   return n;
 }

@@ -74,6 +74,7 @@ class StoreSelection {
     case Refusal::no_parent:
       return Outcome::dropped_no_parent;
     case Refusal::none:
+    case Refusal::declined:  // of what the pool holds nothing is worth less (docs/policies.md)
     case Refusal::pool_full:
       break;
   }

@@ -74,6 +74,7 @@ TierScheduler::TierScheduler(Geometry geometry, Geometry tier_geometry, const Op
       completions_(core_) {
   core_.epoch = random_epoch();
   note_gates();
+  note_policy();
   publish();
 }
 
@@ -87,12 +88,27 @@ void TierScheduler::note_gates() {
                              unit.n, core_.limits.max_total_tokens.n)});
   }
   for (Gate& gate : policy_->gates()) gates_.push_back(std::move(gate));
+  if (core_.tier.eviction() != core_.options.eviction) {
+    gates_.push_back(
+        {"eviction", fmt::format("eviction = \"{}\" ranks the blocks of one chain, and "
+                                 "this layout or index has none: lru is used",
+                                 kvc::name_of(core_.options.eviction))});
+  }
   for (const Gate& gate : gates_) {
     core_.host.log(LogLevel::warn, fmt::format("{} is off: {}", gate.feature, gate.why));
     std::string why = gate.why;
     std::replace(why.begin(), why.end(), ',', ';');  // labels are separated by commas
     gate_labels_.push_back(fmt::format("feature={},why={}", gate.feature, why));
   }
+}
+
+void TierScheduler::note_policy() {
+  if (core_.tier.eviction() != Eviction::hazard) return;
+  const PolicyReport report;
+  for (std::size_t i = 0; i < report.hazard.size(); ++i)
+    bucket_labels_.push_back(fmt::format("bucket={}", i));
+  for (std::size_t i = 0; i < report.top.size(); ++i)
+    rank_labels_.push_back(fmt::format("rank={}", i));
 }
 
 void TierScheduler::expect_publish() const {
@@ -112,6 +128,10 @@ void TierScheduler::publish() {
   }
   core_.dirty.clear();
   numbers_.publish(numbers_of(core_));
+  if (rank_labels_.empty()) return;
+  const std::uint64_t learned = core_.tier.policy().refreshes;
+  if (learned != learned_) report_.publish(core_.tier.policy_report());
+  learned_ = learned;
 }
 
 // Every live request has an open run, and so has one that is over while its copies drain; of those
@@ -331,32 +351,48 @@ Status TierScheduler::reset(bool invalidate) {
   return done(open ? Status{Code::later, {}} : Status{});
 }
 
-Status TierScheduler::pump(std::uint32_t /*budget*/) { return {}; }
+Status TierScheduler::pump(std::uint32_t /*budget*/) {
+  static_cast<void>(core_.tier.maintain());
+  return done(Status{});
+}
 
 BoundaryStats TierScheduler::counts() const { return numbers_.read().offers; }
 
 PendingWork TierScheduler::pending() const { return numbers_.read().pending; }
 
-std::size_t TierScheduler::stat_count() const { return stat_names.size() + gate_labels_.size(); }
+std::size_t TierScheduler::stat_count() const {
+  return stat_names.size() + gate_labels_.size() + bucket_labels_.size() + 2 * rank_labels_.size();
+}
 
 void TierScheduler::stats(std::span<Stat> out) const {
   const RoleNumbers numbers = numbers_.read();
-  for (std::size_t i = 0; i < out.size() && i < stat_count(); ++i) {
-    out[i] = i < stat_names.size() ? Stat{stat_names[i], {}, numbers.stats[i]}
-                                   : Stat{"gate_off_now", gate_labels_[i - stat_names.size()], 1};
+  const PolicyReport report = report_.read();
+  std::size_t n = 0;
+  const auto put = [&](std::string_view name, std::string_view labels, std::uint64_t value) {
+    if (n < out.size()) out[n++] = {name, labels, value};
+  };
+  for (std::size_t i = 0; i < stat_names.size(); ++i) put(stat_names[i], {}, numbers.stats[i]);
+  for (const std::string& labels : gate_labels_) put("gate_off_now", labels, 1);
+  for (std::size_t i = 0; i < bucket_labels_.size(); ++i)
+    put("policy_hazard_ppb_now", bucket_labels_[i], report.hazard[i]);
+  for (std::size_t i = 0; i < rank_labels_.size(); ++i) {
+    put("policy_top_class_now", rank_labels_[i], report.top[i].code);
+    put("policy_top_class_hits", rank_labels_[i], report.top[i].hits);
   }
 }
 
 std::string TierScheduler::explain_all() const {
   const FlowOptions& o = core_.options;
   std::string out = fmt::format(
-      "{{\"connector\":\"{}\",\"options\":{{{}\"index\":\"{}\",\"lease_steps\":{},"
+      "{{\"connector\":\"{}\",\"options\":{{{}\"index\":\"{}\",\"eviction\":\"{}\",\"lease_steps\":"
+      "{},"
       "\"max_leases\":{},\"attach_steps\":{},\"held_device_blocks_max\":{},"
       "\"load_deadline_ms\":{},\"store_decode_blocks\":{},\"single_flight\":{},"
       "\"event_ring\":{}}},\"gates\":[",
       policy_->name(), policy_->explain_options(),
-      o.chained_index && core_.geometry.chain() ? "chained" : "flat", o.lease_steps, o.max_leases,
-      o.attach_steps, core_.hold_budget, o.load_deadline_ms, o.store_decode_blocks, o.single_flight,
+      o.chained_index && core_.geometry.chain() ? "chained" : "flat",
+      kvc::name_of(core_.tier.eviction()), o.lease_steps, o.max_leases, o.attach_steps,
+      core_.hold_budget, o.load_deadline_ms, o.store_decode_blocks, o.single_flight,
       o.event_ring_entries);
   for (std::size_t i = 0; i < gates_.size(); ++i) {
     out += i == 0 ? "{\"feature\":" : ",{\"feature\":";

@@ -74,6 +74,7 @@ class TierScheduler final : public SchedulerRole {
   // A call ends soon: what publish reads and writes is fetched beside the call's own work.
   void expect_publish() const;
   void note_gates();
+  void note_policy();
   void reserve();
   [[nodiscard]] std::uint64_t runs_expected(std::uint64_t pages) const;
   // So many keys end where the index can keep an entry.
@@ -95,7 +96,11 @@ class TierScheduler final : public SchedulerRole {
   std::vector<SlotClass> usable_;
   std::vector<std::string> gate_labels_;  // "feature=..,why=..": of stats
   std::vector<Gate> gates_;
+  std::vector<std::string> bucket_labels_;  // "bucket=..": of stats, under auto
+  std::vector<std::string> rank_labels_;    // "rank=.."
+  std::uint64_t learned_ = 0;               // refreshes of the policy that report_ knows
   Snapshot<RoleNumbers> numbers_;
+  Snapshot<PolicyReport> report_;
 };
 
 }  // namespace kvc

@@ -39,7 +39,7 @@ TierSizes sizes(std::uint64_t pages, std::vector<std::uint32_t> per_page, bool s
 struct Fixture {
   explicit Fixture(std::uint64_t pages = 4, std::vector<std::uint32_t> per_page = {1},
                    bool second_class = false)
-      : geometry(two_groups()), events(64), tier(geometry, 16, false, events) {
+      : geometry(two_groups()), events(64), tier(geometry, 16, {.chained = false}, events) {
     BOOST_REQUIRE(tier.resize(sizes(pages, std::move(per_page), second_class), 16).ok());
     run = tier.open_run();
   }

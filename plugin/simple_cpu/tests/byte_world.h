@@ -119,6 +119,7 @@ class ByteWorld {
     o.attach_steps = 3;
     o.event_ring_entries = 64;
     o.lazy = options_.lazy;
+    if (!o.lazy) o.eviction = static_cast<Eviction>(random_.below(4));
     o.blocks_per_chunk = options_.blocks_per_chunk;
     o.store_decode_blocks = options_.decode_blocks;
     return o;

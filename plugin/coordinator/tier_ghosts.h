@@ -1,0 +1,86 @@
+// Keys that were here, or were asked for and are not: bounded, the oldest is forgotten.
+#pragma once
+#include <cstdint>
+#include <new>
+
+#include "plugin/coordinator/slabs.h"
+#include "plugin/coordinator/tier_policy.h"
+#include "plugin/core/prefetch.h"
+
+namespace kvc::tier {
+
+using GhostId = std::uint32_t;
+inline constexpr GhostId no_ghost = UINT32_MAX;
+
+// Threads:    one user.
+// Owns:       the ghosts, oldest to youngest, and their table.
+// Invariants: at most `capacity` ghosts, of different tags. Two keys with one tag are one ghost. No
+//             heap after make().
+class Ghosts {
+ public:
+  struct Ghost {
+    std::uint64_t tag;  // 0: free
+    Mark mark;
+    std::uint32_t older;  // id + 1
+    std::uint32_t younger;
+  };
+
+  // False: no memory. Requires capacity > 0.
+  [[nodiscard]] bool make(std::uint64_t capacity) {
+    capacity_ = capacity;
+    places_ = capacity * 3 / 2 + 8;
+    return ghosts_.size_for(capacity) && table_.size_for(places_);
+  }
+
+  [[nodiscard]] GhostId find(std::uint64_t tag) const {
+    const std::uint64_t word = table_[place(tag)];
+    return word == 0 ? no_ghost : id_at(word);
+  }
+  void expect_find(std::uint64_t tag) const { prefetch(&table_[home(tag)]); }
+  [[nodiscard]] Ghost& operator[](GhostId id) { return ghosts_[id]; }
+  [[nodiscard]] const Ghost& operator[](GhostId id) const { return ghosts_[id]; }
+  [[nodiscard]] std::uint64_t size() const { return size_; }
+  [[nodiscard]] std::uint64_t capacity() const { return capacity_; }
+  [[nodiscard]] GhostId oldest() const { return oldest_ - 1; }
+  [[nodiscard]] std::uint64_t bytes() const {
+    return used_ * sizeof(Ghost) + places_ * sizeof(std::uint64_t);
+  }
+
+  // A new youngest ghost. Requires: the tag is absent, size() < capacity().
+  GhostId insert(std::uint64_t tag, const Mark& mark);
+  void erase(GhostId id);
+  void make_youngest(GhostId id);
+  void clear();
+  // False: something is wrong (slow, for tests).
+  [[nodiscard]] bool verify() const;
+
+ private:
+  [[nodiscard]] std::uint64_t home(std::uint64_t tag) const {
+    return ((tag >> 32U) * places_) >> 32U;
+  }
+  [[nodiscard]] std::uint64_t after(std::uint64_t p) const { return p + 1 == places_ ? 0 : p + 1; }
+  [[nodiscard]] static GhostId id_at(std::uint64_t word) { return static_cast<GhostId>(word) - 1; }
+  [[nodiscard]] static std::uint64_t word_of(std::uint64_t tag, GhostId id) {
+    return (tag & 0xffffffff00000000U) | (id + 1U);
+  }
+  [[nodiscard]] std::uint64_t place(std::uint64_t tag) const {
+    std::uint64_t p = home(tag);
+    for (; table_[p] != 0; p = after(p))
+      if ((table_[p] ^ tag) >> 32U == 0 && ghosts_[id_at(table_[p])].tag == tag) break;
+    return p;
+  }
+  void link_youngest(GhostId id);
+  void unlink(GhostId id);
+
+  SlabArray<Ghost> ghosts_;
+  SlabArray<std::uint64_t> table_;  // high half of the tag, id + 1
+  std::uint64_t capacity_ = 0;
+  std::uint64_t places_ = 0;
+  std::uint64_t size_ = 0;
+  std::uint32_t used_ = 0;
+  std::uint32_t free_ = 0;    // id + 1
+  std::uint32_t oldest_ = 0;  // id + 1
+  std::uint32_t youngest_ = 0;
+};
+
+}  // namespace kvc::tier

@@ -1,0 +1,342 @@
+#include "plugin/coordinator/tier_hazard.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace kvc::tier {
+
+namespace {
+
+constexpr std::uint64_t branch_tokens = 1'536;  // known ones that make a branch
+constexpr std::uint32_t fan_most = Mark::fan_mask;
+constexpr std::uint32_t fan_of_turns = 4;  // continuations that a conversation may have
+constexpr std::uint32_t rekey_every = 16;  // requests
+constexpr std::uint32_t refresh_every = 256;
+constexpr std::uint32_t refresh_every_early = 100;
+constexpr std::uint32_t early = 2'000;  // requests
+constexpr std::uint32_t touches_most = 255;
+constexpr std::size_t ahead = 8;                        // blocks of a path
+constexpr std::uint8_t counted_bit = Mark::parked_bit;  // of a ghost: its refusal was counted
+
+constexpr std::uint32_t part_prompt = 0;
+constexpr std::uint32_t part_dependent = 1;
+constexpr std::uint32_t part_answer = 2;
+
+void set_fan(Mark& mark) {
+  const std::uint32_t fan = mark.flags & Mark::fan_mask;
+  if (fan < fan_most) ++mark.flags;
+}
+
+}  // namespace
+
+bool HazardPolicy::make() {
+  lists_.resize(ClassCode::count);
+  worths_.make(ClassCode::count);
+  skipped_.reserve(ClassCode::count);
+  samples_.make();
+  const std::uint64_t ghosts = std::max<std::uint64_t>(1, ctx_.slots + ctx_.ghosts_more);
+  std::uint32_t shift = 0;
+  while ((ctx_.slots + ghosts) >> shift > Samples::wanted) ++shift;
+  sample_mask_ = (std::uint64_t{1} << shift) - 1;
+  const auto samples_of = static_cast<float>(std::uint64_t{1} << shift);
+  survival_.make(std::max(0.5F, 8.0F / samples_of));
+  if (!Policy::make() || !ghosts_.make(ghosts)) return false;
+  return ctx_.slots == 0 || ctx_.open_runs == 0 || runs_.size_for(ctx_.slots + ctx_.open_runs);
+}
+
+void HazardPolicy::opened(RunId run) {
+  if (!runs_.ensure(std::uint64_t{run} + 1)) throw std::bad_alloc();
+  runs_[run] = RunMark{};
+}
+
+HazardPolicy::Known HazardPolicy::known_part(const KeyView& keys, std::span<const SlotId> path) {
+  Known known;
+  for (; known.blocks < path.size(); ++known.blocks) {
+    if (const SlotId slot = path[known.blocks]; slot != no_slot) {
+      known.last = &marks_[slot];
+      continue;
+    }
+    const GhostId ghost = ghosts_.find(tag_of(key_of(keys, known.blocks)));
+    if (ghost == no_ghost) break;
+    known.last = &ghosts_[ghost].mark;
+  }
+  return known;
+}
+
+void HazardPolicy::classify(RunMark& run, const Known& known, std::uint64_t blocks,
+                            Tokens prompt) const {
+  const Tokens head = ctx_.block * known.blocks;
+  run.prompt = static_cast<std::uint32_t>((ctx_.block * blocks).n);
+  run.fresh = static_cast<std::uint8_t>(new_level(prompt.n - std::min(prompt, head).n));
+  if (head == prompt) {
+    run.kind = 3;
+  } else if (known.last != nullptr && known.last->has(Mark::end_bit) &&
+             (known.last->flags & Mark::fan_mask) <= fan_of_turns) {
+    run.kind = 1;
+  } else {
+    run.kind = head.n >= branch_tokens ? 2 : 0;
+  }
+}
+
+ClassId HazardPolicy::class_of(const RunMark& run, std::uint32_t out, std::uint32_t touches,
+                               std::uint32_t part) {
+  const ClassCode code{run.kind, out, touch_level(touches), run.fresh, part};
+  return survival_.id_of(code.packed());
+}
+
+std::uint32_t HazardPolicy::part_of(bool of_chain, Tokens end, const RunMark& run) const {
+  if (!of_chain) return part_dependent;
+  return end.n <= run.prompt ? part_prompt : part_answer;
+}
+
+// Entries of several groups share a key; those of the chain have its plain tag.
+std::uint64_t HazardPolicy::tag_of_entry(GroupId group, Tokens end, const std::byte* key) const {
+  const std::uint64_t tag = tag_of(key);
+  if (chain_block(group, end)) return tag;
+  const std::uint64_t mixed = (tag ^ (group + 1)) * 0xd6e8feb86659fd93U;
+  return mixed == 0 ? 1 : mixed;
+}
+
+void HazardPolicy::expose(const Mark& mark, Samples::Sample& sample) {
+  survival_.expose(mark.list, sample.accounted - mark.stamp, now_ - mark.stamp);
+  sample.accounted = now_;
+}
+
+void HazardPolicy::expose_sampled(const Mark& mark, std::uint64_t tag) {
+  if (!mark.has(Mark::sampled_bit)) return;
+  Samples::Sample* sample = samples_.find(tag);
+  KVC_CHECK(sample != nullptr);
+  expose(mark, *sample);
+}
+
+void HazardPolicy::start_sample(Mark& mark, std::uint64_t tag, std::uint32_t where) {
+  if ((tag & sample_mask_) != 0) return;
+  mark.set(Mark::sampled_bit, samples_.insert({tag, where, now_}));
+}
+
+ClassId HazardPolicy::use(Mark& mark, std::uint64_t tag, const RunMark& run, std::uint32_t part) {
+  if (mark.has(Mark::sampled_bit)) {
+    expose_sampled(mark, tag);
+    survival_.hit(mark.list, now_ - mark.stamp);
+  }
+  mark.touches =
+      static_cast<std::uint8_t>(std::min<std::uint32_t>(mark.touches + 1U, touches_most));
+  mark.stamp = stamp_of(run);
+  return class_of(run, ClassCode::running, mark.touches, part);
+}
+
+GhostId HazardPolicy::add_ghost(std::uint64_t tag, const Mark& mark) {
+  if (ghosts_.size() == ghosts_.capacity()) forget_ghost(ghosts_.oldest());
+  return ghosts_.insert(tag, mark);
+}
+
+void HazardPolicy::forget_ghost(GhostId ghost) {
+  const Ghosts::Ghost& g = ghosts_[ghost];
+  if (g.mark.has(Mark::sampled_bit)) {
+    expose_sampled(g.mark, g.tag);
+    samples_.erase(g.tag);
+  }
+  ghosts_.erase(ghost);
+}
+
+// A block of a prompt that is not here: from now on at least a ghost.
+void HazardPolicy::use_ghost(std::uint64_t tag, const RunMark& run, bool last) {
+  GhostId ghost = ghosts_.find(tag);
+  if (ghost != no_ghost) {
+    Mark& mark = ghosts_[ghost].mark;
+    mark.list = use(mark, tag, run, part_prompt);
+    mark.set(counted_bit, false);
+    ghosts_.make_youngest(ghost);
+  } else {
+    const ClassId id = class_of(run, ClassCode::running, 1, part_prompt);
+    ghost = add_ghost(tag, {stamp_of(run), id, 1, 0});
+    start_sample(ghosts_[ghost].mark, tag, ghost | Samples::ghost_bit);
+  }
+  if (last) ghosts_[ghost].mark.set(Mark::end_bit, true);
+}
+
+void HazardPolicy::begin(RunId run_id, const KeyView& keys, Tokens prompt) {
+  RunMark& run = runs_[run_id];
+  if (run.request != 0) return;
+  run.request = ++now_;
+  if (now_ % rekey_every == 0) rekey_all();
+  const std::uint64_t count = blocks_of(keys, prompt);
+  const std::span<const SlotId> path = find_path(keys, count);
+  const Known known = known_part(keys, path);
+  classify(run, known, count, prompt);
+  if (known.last != nullptr && ctx_.block * known.blocks < prompt) set_fan(*known.last);
+  for (std::uint64_t i = count; i > 0; --i) {
+    if (i > ahead) expect(path[i - 1 - ahead]);
+    const SlotId slot = path[i - 1];
+    const bool last = i == count;
+    if (slot == no_slot) {
+      use_ghost(tag_of(key_of(keys, i - 1)), run, last);
+      continue;
+    }
+    Mark& mark = marks_[slot];
+    const std::uint64_t tag = mark.has(Mark::sampled_bit) ? tag_of(slot) : 0;
+    const ClassId id = use(mark, tag, run, part_prompt);
+    if (last) mark.set(Mark::end_bit, true);
+    move_young(slot, id);
+  }
+}
+
+void HazardPolicy::settle(std::uint64_t tag, SlotId slot, const RunMark& run, std::uint32_t out,
+                          std::uint32_t part, bool last) {
+  Mark* mark = nullptr;
+  if (slot != no_slot) {
+    mark = &marks_[slot];
+  } else if (const GhostId ghost = ghosts_.find(tag); ghost != no_ghost) {
+    mark = &ghosts_[ghost].mark;
+  }
+  if (mark == nullptr) return;
+  if (last) mark->set(Mark::end_bit, true);
+  if (mark->stamp != run.request) return;
+  expose_sampled(*mark, tag);
+  const ClassId id = class_of(run, out, mark->touches, part);
+  if (slot == no_slot) {
+    mark->list = id;
+  } else {
+    move_young(slot, id);
+  }
+}
+
+void HazardPolicy::end(RunId run_id, const KeyView& keys, Tokens answer) {
+  const RunMark& run = runs_[run_id];
+  if (run.request == 0) return;
+  const std::uint64_t count = blocks_of(keys, Tokens{UINT64_MAX});
+  const std::span<const SlotId> path = find_path(keys, count);
+  const std::uint32_t out = out_level(answer.n);
+  for (std::uint64_t i = count; i > 0; --i) {
+    if (i > ahead) expect(path[i - 1 - ahead]);
+    const SlotId slot = path[i - 1];
+    const bool needs_tag = slot == no_slot || marks_[slot].has(Mark::sampled_bit);
+    settle(needs_tag ? tag_of(key_of(keys, i - 1)) : 0, slot, run, out,
+           part_of(true, ctx_.block * i, run), i == count);
+  }
+}
+
+void HazardPolicy::reserved(SlotId slot, RunId run_id) {
+  const Record& r = ctx_.records[slot];
+  const RunMark& run = runs_[run_id];
+  const bool of_chain = is_chain(slot);
+  const std::uint64_t tag = tag_of_entry(r.group(), Tokens{r.end}, ctx_.records.key(slot));
+  const std::uint32_t part = part_of(of_chain, Tokens{r.end}, run);
+  Mark& mark = marks_[slot];
+  const GhostId ghost = of_chain ? ghosts_.find(tag) : no_ghost;
+  if (ghost == no_ghost) {
+    mark = {stamp_of(run), class_of(run, ClassCode::running, 1, part), 1, 0};
+    start_sample(mark, tag, slot);
+    return;
+  }
+  mark = ghosts_[ghost].mark;
+  mark.set(counted_bit, false);
+  if (mark.has(Mark::sampled_bit)) samples_.find(tag)->where = slot;
+  ghosts_.erase(ghost);
+  if (mark.stamp < stamp_of(run)) mark.list = use(mark, tag, run, part);
+}
+
+void HazardPolicy::touched(SlotId slot, RunId run_id) {
+  const RunMark& run = runs_[run_id];
+  Mark& mark = marks_[slot];
+  if (mark.stamp >= stamp_of(run)) return;
+  const Record& r = ctx_.records[slot];
+  const std::uint64_t tag = tag_of_entry(r.group(), Tokens{r.end}, ctx_.records.key(slot));
+  move_young(slot, use(mark, tag, run, part_of(is_chain(slot), Tokens{r.end}, run)));
+}
+
+void HazardPolicy::gone(SlotId slot) {
+  delist(slot);
+  const Mark mark = marks_[slot];
+  marks_[slot] = {};
+  if (mark.touches == 0) return;
+  const Record& r = ctx_.records[slot];
+  const std::uint64_t tag = tag_of_entry(r.group(), Tokens{r.end}, ctx_.records.key(slot));
+  // Keys with the same tag are one ghost.
+  if (is_chain(slot) && ghosts_.find(tag) == no_ghost) {
+    const GhostId ghost = add_ghost(tag, mark);
+    if (mark.has(Mark::sampled_bit)) samples_.find(tag)->where = ghost | Samples::ghost_bit;
+  } else if (mark.has(Mark::sampled_bit)) {
+    expose_sampled(mark, tag);
+    samples_.erase(tag);
+  }
+}
+
+void HazardPolicy::reset() {
+  Policy::reset();
+  ghosts_.clear();
+  samples_.clear();
+}
+
+void HazardPolicy::rekey(std::uint16_t id) {
+  const SlotId old = lists_[id].old;
+  worths_.set(id,
+              old == no_slot ? WorthIndex::empty : survival_.worth(id, now_ - marks_[old].stamp));
+}
+
+void HazardPolicy::rekey_all() {
+  for (std::uint32_t id = 0; id < survival_.used(); ++id) rekey(static_cast<std::uint16_t>(id));
+}
+
+bool HazardPolicy::maintain() {
+  const std::uint32_t period = now_ < early ? refresh_every_early : refresh_every;
+  if (now_ - refreshed_ < period) return false;
+  refreshed_ = now_;
+  for (Samples::Sample& s : samples_.table()) {
+    if (s.tag == 0) continue;
+    const bool ghost = (s.where & Samples::ghost_bit) != 0;
+    expose(ghost ? ghosts_[s.where & ~Samples::ghost_bit].mark : marks_[s.where], s);
+  }
+  survival_.refresh();
+  rekey_all();
+  return true;
+}
+
+// Whether the newcomer, were it here, would be worth more than what the class gives up for it.
+bool HazardPolicy::worth_more(SlotId slot, const Newcomer& newcomer, RunId run_id) {
+  if (newcomer.key == nullptr || run_id == no_run) return true;
+  const RunMark& run = runs_[run_id];
+  const float least = worths_.at(marks_[slot].list);
+  const bool of_chain = chain_block(newcomer.group, newcomer.end);
+  const std::uint64_t tag = of_chain ? tag_of(newcomer.key) : 0;
+  GhostId ghost = of_chain ? ghosts_.find(tag) : no_ghost;
+  const ClassId id = ghost != no_ghost ? ghosts_[ghost].mark.list
+                                       : class_of(run, ClassCode::running, 1,
+                                                  part_of(of_chain, newcomer.end, run));
+  if (!(survival_.worth(id, 0) < least)) return true;
+  if (of_chain && ghost == no_ghost) {
+    ghost = add_ghost(tag, {stamp_of(run), id, 1, 0});
+    start_sample(ghosts_[ghost].mark, tag, ghost | Samples::ghost_bit);
+  }
+  const bool counted = of_chain && ghosts_[ghost].mark.has(counted_bit);
+  if (of_chain) ghosts_[ghost].mark.set(counted_bit, true);
+  declined_ += counted ? 0 : 1;
+  return false;
+}
+
+SlotId HazardPolicy::victim(RunId store_run, const Newcomer& newcomer, bool& declined) {
+  SlotId slot = no_slot;
+  skipped_.clear();
+  for (;;) {
+    const auto id = static_cast<std::uint16_t>(worths_.least(survival_.used()));
+    if (worths_.at(id) == WorthIndex::empty) break;
+    const SlotId old = lists_[id].old;
+    const Record& r = ctx_.records[old];
+    if (r.place() != Place::strand) {
+      park(old);
+      continue;
+    }
+    if (r.run() != store_run) {
+      slot = old;
+      break;
+    }
+    skipped_.push_back(id);
+    worths_.set(id, WorthIndex::empty);
+  }
+  declined = slot != no_slot && !worth_more(slot, newcomer, store_run);
+  for (const std::uint16_t id : skipped_) rekey(id);
+  return declined ? no_slot : slot;
+}
+
+}  // namespace kvc::tier

@@ -1,0 +1,138 @@
+// The policy that the configuration calls "auto": classes, survival statistics, and an index of
+// what a slot is worth (docs/policies.md).
+#pragma once
+#include <vector>
+
+#include "plugin/coordinator/tier_ghosts.h"
+#include "plugin/coordinator/tier_policy.h"
+#include "plugin/coordinator/tier_survival.h"
+
+namespace kvc::tier {
+
+// Where a sampled entry is, and up to when its class has its waiting time.
+class Samples {
+ public:
+  struct Sample {
+    std::uint64_t tag;  // 0: empty
+    std::uint32_t where;
+    std::uint32_t accounted;
+  };
+  static constexpr std::uint32_t ghost_bit = 1U << 31U;
+  static constexpr std::uint32_t wanted = 32'768;
+  static constexpr std::uint32_t most = wanted * 3 / 2;
+
+  void make() { table_.resize(places); }
+  [[nodiscard]] Sample* find(std::uint64_t tag);
+  // False: as many as can be are there, or one of this tag is.
+  bool insert(const Sample& sample);
+  void erase(std::uint64_t tag);
+  void clear();
+  [[nodiscard]] std::uint32_t size() const { return size_; }
+  [[nodiscard]] std::vector<Sample>& table() { return table_; }
+  [[nodiscard]] std::uint64_t bytes() const { return table_.size() * sizeof(Sample); }
+
+ private:
+  static constexpr std::uint32_t places = 2 * wanted;
+  [[nodiscard]] static std::uint32_t home(std::uint64_t tag) {
+    return static_cast<std::uint32_t>(tag >> 40U) % places;
+  }
+  std::vector<Sample> table_;
+  std::uint32_t size_ = 0;
+};
+
+// Old ends of classes by worth: a tree of minima, two levels deep.
+class WorthIndex {
+ public:
+  static constexpr float empty = __builtin_inff();
+  void make(std::uint32_t classes);
+  void set(std::uint32_t id, float worth);
+  [[nodiscard]] float at(std::uint32_t id) const { return worths_[id]; }
+  // Of the first `classes` the one with the least worth, the lowest id of equals; 0 if there are
+  // none.
+  [[nodiscard]] std::uint32_t least(std::uint32_t classes) const;
+
+ private:
+  static constexpr std::uint32_t span = 16;
+  std::vector<float> worths_;
+  std::vector<float> minima_;
+};
+
+// Threads:    as Policy.
+// Owns:       ghosts of chain entries, classes, samples. A mark's stamp is the number of the
+//             request that touched the entry last, its list its class.
+// Invariants: a chain entry's key is on the index or a ghost; the worth of a class is that of its
+//             oldest entry when it became that or when all were computed last.
+class HazardPolicy final : public Policy {
+ public:
+  using Policy::Policy;
+  [[nodiscard]] bool make() override;
+  void opened(RunId run) override;
+  void begin(RunId run, const KeyView& keys, Tokens prompt) override;
+  void end(RunId run, const KeyView& keys, Tokens answer) override;
+  bool maintain() override;
+  void reserved(SlotId slot, RunId run) override;
+  void touched(SlotId slot, RunId run) override;
+  void gone(SlotId slot) override;
+  void reset() override;
+  [[nodiscard]] SlotId victim(RunId store_run, const Newcomer& newcomer, bool& declined) override;
+  [[nodiscard]] PolicyNumbers numbers() const override;
+  [[nodiscard]] PolicyReport report() const override;
+  [[nodiscard]] Status verify() const override;
+
+ private:
+  // What is known of a run's request; all zero: not begun.
+  struct RunMark {
+    std::uint32_t request;
+    std::uint32_t prompt;  // tokens of whole blocks
+    std::uint8_t kind;
+    std::uint8_t fresh;
+    std::uint8_t unused[6];
+  };
+  struct Known {
+    std::uint64_t blocks = 0;  // leading ones that are here or ghosts
+    Mark* last = nullptr;
+  };
+
+  [[nodiscard]] Known known_part(const KeyView& keys, std::span<const SlotId> path);
+  void classify(RunMark& run, const Known& known, std::uint64_t blocks, Tokens prompt) const;
+  [[nodiscard]] ClassId class_of(const RunMark& run, std::uint32_t out, std::uint32_t touches,
+                                 std::uint32_t part);
+  // Part of the class of a new entry of the run.
+  [[nodiscard]] std::uint32_t part_of(bool of_chain, Tokens end, const RunMark& run) const;
+  [[nodiscard]] std::uint64_t tag_of_entry(GroupId group, Tokens end, const std::byte* key) const;
+  [[nodiscard]] bool chain_block(GroupId group, Tokens end) const {
+    return group == ctx_.chain && end.n % ctx_.block.n == 0;
+  }
+  [[nodiscard]] std::uint32_t stamp_of(const RunMark& run) const {
+    return run.request != 0 ? run.request : now_;
+  }
+  // Gives the class of the mark its waiting time until now.
+  void expose(const Mark& mark, Samples::Sample& sample);
+  void expose_sampled(const Mark& mark, std::uint64_t tag);
+  // A further use, by the run's request: all of the mark but its class, which is returned.
+  [[nodiscard]] ClassId use(Mark& mark, std::uint64_t tag, const RunMark& run, std::uint32_t part);
+  void use_ghost(std::uint64_t tag, const RunMark& run, bool last);
+  // The request's answer is known: the class of what it touched last.
+  void settle(std::uint64_t tag, SlotId slot, const RunMark& run, std::uint32_t out,
+              std::uint32_t part, bool last);
+  GhostId add_ghost(std::uint64_t tag, const Mark& mark);
+  void forget_ghost(GhostId ghost);
+  void start_sample(Mark& mark, std::uint64_t tag, std::uint32_t where);
+  [[nodiscard]] bool worth_more(SlotId slot, const Newcomer& newcomer, RunId run);
+  void old_end_changed(std::uint16_t list) override { rekey(list); }
+  void rekey(std::uint16_t id);
+  void rekey_all();
+
+  Ghosts ghosts_;
+  Survival survival_;
+  Samples samples_;
+  WorthIndex worths_;
+  SlabArray<RunMark> runs_;
+  std::vector<std::uint16_t> skipped_;
+  std::uint64_t sample_mask_ = 0;
+  std::uint32_t now_ = 0;
+  std::uint32_t refreshed_ = 0;
+  std::uint64_t declined_ = 0;
+};
+
+}  // namespace kvc::tier

@@ -1,0 +1,124 @@
+// Samples, the index of worths, and what is read of the hazard policy.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "plugin/coordinator/tier_hazard.h"
+
+namespace kvc::tier {
+
+Samples::Sample* Samples::find(std::uint64_t tag) {
+  for (std::uint32_t p = home(tag); table_[p].tag != 0; p = (p + 1) % places)
+    if (table_[p].tag == tag) return &table_[p];
+  return nullptr;
+}
+
+bool Samples::insert(const Sample& sample) {
+  if (size_ == most || find(sample.tag) != nullptr) return false;
+  std::uint32_t p = home(sample.tag);
+  while (table_[p].tag != 0) p = (p + 1) % places;
+  table_[p] = sample;
+  ++size_;
+  return true;
+}
+
+void Samples::erase(std::uint64_t tag) {
+  const Sample* found = find(tag);
+  KVC_CHECK(found != nullptr);
+  auto gap = static_cast<std::uint32_t>(found - table_.data());
+  table_[gap] = Sample{};
+  --size_;
+  // What was pushed behind the gap moves up.
+  for (std::uint32_t p = (gap + 1) % places; table_[p].tag != 0; p = (p + 1) % places) {
+    const std::uint32_t own = home(table_[p].tag);
+    const bool between = gap <= p ? gap < own && own <= p : gap < own || own <= p;
+    if (between) continue;
+    table_[gap] = table_[p];
+    table_[p] = Sample{};
+    gap = p;
+  }
+}
+
+void Samples::clear() {
+  std::fill(table_.begin(), table_.end(), Sample{});
+  size_ = 0;
+}
+
+void WorthIndex::make(std::uint32_t classes) {
+  const std::uint32_t spans = (classes + span - 1) / span;
+  worths_.assign(std::size_t{spans} * span, empty);
+  minima_.assign(spans, empty);
+}
+
+void WorthIndex::set(std::uint32_t id, float worth) {
+  const std::uint32_t s = id / span;
+  worths_[id] = worth;
+  const float* first = worths_.data() + std::size_t{s} * span;
+  float least = first[0];
+  for (std::uint32_t i = 1; i < span; ++i) least = first[i] < least ? first[i] : least;
+  minima_[s] = least;
+}
+
+std::uint32_t WorthIndex::least(std::uint32_t classes) const {
+  const std::uint32_t spans = (classes + span - 1) / span;
+  std::uint32_t best = 0;
+  for (std::uint32_t s = 1; s < spans; ++s)
+    if (minima_[s] < minima_[best]) best = s;
+  std::uint32_t id = best * span;
+  while (worths_[id] != minima_[best]) ++id;
+  return id;
+}
+
+PolicyNumbers HazardPolicy::numbers() const {
+  PolicyNumbers n;
+  n.classes = survival_.used();
+  n.declined = declined_;
+  n.refreshes = survival_.refreshes();
+  n.ghosts = ghosts_.size();
+  n.requests = now_;
+  n.bytes = base_bytes() + ghosts_.bytes() + survival_.bytes() + samples_.bytes();
+  return n;
+}
+
+PolicyReport HazardPolicy::report() const {
+  constexpr double nano = 1e9;
+  PolicyReport out;
+  for (std::uint32_t b = 0; b < age_buckets; ++b)
+    out.hazard[b] = static_cast<std::uint64_t>(static_cast<double>(survival_.pooled()[b]) * nano);
+  // Descending; of equals the one that was used first.
+  for (std::uint32_t id = 0; id < survival_.used(); ++id) {
+    PolicyReport::Class next{survival_.code(static_cast<ClassId>(id)),
+                             survival_.hits_of(static_cast<ClassId>(id))};
+    for (PolicyReport::Class& place : out.top)
+      if (next.hits > place.hits) std::swap(next, place);
+  }
+  return out;
+}
+
+Status HazardPolicy::verify() const {
+  if (Status s = Policy::verify(); !s.ok()) return s;
+  if (!ghosts_.verify()) return {Code::internal, "the ghost list is broken"};
+  std::uint64_t sampled = 0;
+  for (SlotId slot = 0; slot < ctx_.records.used(); ++slot) {
+    const Record& r = ctx_.records[slot];
+    const Mark& m = marks_[slot];
+    if (r.keyed() != (m.touches != 0))
+      return {Code::internal, fmt::format("slot {} is keyed and unknown, or the reverse", slot)};
+    if (m.touches == 0) continue;
+    if (m.stamp > now_ || m.list >= survival_.used())
+      return {Code::internal, fmt::format("slot {} was touched in the future", slot)};
+    sampled += m.has(Mark::sampled_bit) ? 1 : 0;
+  }
+  for (GhostId g = ghosts_.oldest(); g != no_ghost; g = ghosts_[g].younger - 1)
+    sampled += ghosts_[g].mark.has(Mark::sampled_bit) ? 1 : 0;
+  if (sampled != samples_.size())
+    return {Code::internal,
+            fmt::format("{} entries are sampled, {} samples are kept", sampled, samples_.size())};
+  for (std::uint32_t id = 0; id < survival_.used(); ++id)
+    if ((lists_[id].old == no_slot) != (worths_.at(id) == WorthIndex::empty))
+      return {Code::internal, fmt::format("class {} has a worth without entry, or none", id)};
+  return {};
+}
+
+}  // namespace kvc::tier

@@ -1,0 +1,196 @@
+#include "plugin/coordinator/tier_policy.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "plugin/coordinator/tier_arc.h"
+#include "plugin/coordinator/tier_gdsf.h"
+#include "plugin/coordinator/tier_hazard.h"
+
+namespace kvc {
+
+std::string_view name_of(Eviction eviction) {
+  switch (eviction) {
+    case Eviction::lru:
+      break;
+    case Eviction::arc:
+      return "arc";
+    case Eviction::gdsf:
+      return "gdsf";
+    case Eviction::hazard:
+      return "auto";
+  }
+  return "lru";
+}
+
+}  // namespace kvc
+
+namespace kvc::tier {
+
+bool Policy::make() {
+  path_.reserve(ctx_.path_max);
+  return marks_.size_for(ctx_.slots);
+}
+
+void Policy::push_young(SlotId slot) {
+  Mark& m = marks_[slot];
+  List& list = lists_[m.list];
+  Record& r = ctx_.records[slot];
+  r.prev = list.young + 1;
+  r.next = 0;
+  m.set(Mark::listed_bit, true);
+  m.set(Mark::parked_bit, false);
+  if (list.young != no_slot) {
+    ctx_.records[list.young].next = slot + 1;
+    list.young = slot;
+    return;
+  }
+  list.old = list.young = slot;
+  old_end_changed(m.list);
+}
+
+void Policy::push_old(SlotId slot) {
+  Mark& m = marks_[slot];
+  List& list = lists_[m.list];
+  Record& r = ctx_.records[slot];
+  r.prev = 0;
+  r.next = list.old + 1;
+  m.set(Mark::listed_bit, true);
+  m.set(Mark::parked_bit, false);
+  if (list.old != no_slot) ctx_.records[list.old].prev = slot + 1;
+  list.old = slot;
+  if (list.young == no_slot) list.young = slot;
+  old_end_changed(m.list);
+}
+
+void Policy::delist(SlotId slot) {
+  Mark& m = marks_[slot];
+  m.set(Mark::parked_bit, false);
+  if (!m.has(Mark::listed_bit)) return;
+  m.set(Mark::listed_bit, false);
+  List& list = lists_[m.list];
+  Record& r = ctx_.records[slot];
+  const std::uint32_t older = r.prev;
+  const std::uint32_t younger = r.next;
+  r.prev = r.next = 0;
+  if (younger != 0) {
+    ctx_.records[younger - 1].prev = older;
+  } else {
+    list.young = older - 1;
+  }
+  if (older != 0) {
+    ctx_.records[older - 1].next = younger;
+    return;
+  }
+  list.old = younger - 1;
+  old_end_changed(m.list);
+}
+
+void Policy::move_young(SlotId slot, std::uint16_t list) {
+  Mark& m = marks_[slot];
+  const bool stands = m.has(Mark::listed_bit) || m.has(Mark::parked_bit);
+  delist(slot);
+  m.list = list;
+  if (stands) push_young(slot);
+}
+
+SlotId Policy::oldest(std::uint16_t list, RunId store_run) {
+  for (SlotId slot = lists_[list].old; slot != no_slot; slot = lists_[list].old) {
+    const Record& r = ctx_.records[slot];
+    if (r.place() == Place::strand) return r.run() == store_run ? no_slot : slot;
+    park(slot);
+  }
+  return no_slot;
+}
+
+std::span<const SlotId> Policy::find_path(const KeyView& keys, std::uint64_t count) {
+  path_.assign(count, no_slot);
+  if (count == 0) return path_;
+  const auto stride = static_cast<std::ptrdiff_t>(ctx_.block.n / ctx_.unit.n * keys.key_bytes);
+  ctx_.records.find_batch(ctx_.chain, {key_of(keys, 0), stride, count}, path_);
+  // What lookups do not see: on its way in, or bad.
+  for (std::uint64_t i = 0; i < count; ++i)
+    if (path_[i] == no_slot) path_[i] = ctx_.records.find(ctx_.chain, key_of(keys, i));
+  return path_;
+}
+
+std::uint64_t Policy::tag_of(const std::byte* key) const {
+  const std::uint32_t bytes = ctx_.records.key_bytes();
+  std::uint64_t h = bytes;
+  const auto mix = [&h](std::uint64_t word) {
+    h = (h ^ word) * 0x9e3779b97f4a7c15U;
+    h ^= h >> 32U;
+  };
+  for (std::uint32_t i = 0; i + 8 <= bytes; i += 8) mix(key_hash::load64(key + i));
+  if (bytes % 8 != 0) mix(key_hash::load64(key + bytes - 8));
+  mix(0);
+  return h == 0 ? 1 : h;
+}
+
+void Policy::reset() {
+  for (SlotId slot = 0; slot < ctx_.records.used(); ++slot) marks_[slot] = Mark{};
+  for (std::size_t i = 0; i < lists_.size(); ++i) {
+    lists_[i] = List{};
+    old_end_changed(static_cast<std::uint16_t>(i));
+  }
+}
+
+// Where an entry that may go must stand, and that only published ones stand anywhere. One that was
+// in front and is held now comes back later.
+Status Policy::verify_slot(SlotId slot) const {
+  const Record& r = ctx_.records[slot];
+  const Mark& m = marks_[slot];
+  const bool listed = m.has(Mark::listed_bit);
+  const bool parked = m.has(Mark::parked_bit);
+  if (listed && parked) return {Code::internal, fmt::format("slot {} is listed and parked", slot)};
+  if ((listed || parked) && (!r.published() || r.place() == Place::front))
+    return {Code::internal, fmt::format("slot {} is wrongly in the lists of its policy", slot)};
+  if (r.place() == Place::strand && !listed)
+    return {Code::internal, fmt::format("slot {} is missing in the lists of its policy", slot)};
+  if (parked && !r.blocked())
+    return {Code::internal, fmt::format("slot {} is parked and may go", slot)};
+  if (!r.keyed() && (m.stamp != 0 || m.flags != 0))
+    return {Code::internal, fmt::format("slot {} is free and has a mark", slot)};
+  return {};
+}
+
+Status Policy::verify() const {
+  std::uint64_t listed = 0;
+  for (SlotId slot = 0; slot < ctx_.records.used(); ++slot) {
+    if (Status s = verify_slot(slot); !s.ok()) return s;
+    listed += marks_[slot].has(Mark::listed_bit) ? 1 : 0;
+  }
+  std::uint64_t seen = 0;
+  for (std::size_t i = 0; i < lists_.size(); ++i) {
+    SlotId before = no_slot;
+    for (SlotId slot = lists_[i].old; slot != no_slot; slot = ctx_.records[slot].next - 1) {
+      const Mark& m = marks_[slot];
+      if (++seen > listed || !m.has(Mark::listed_bit) || m.list != i ||
+          ctx_.records[slot].prev != before + 1)
+        return {Code::internal, fmt::format("slot {} is out of place in list {}", slot, i)};
+      before = slot;
+    }
+    if (lists_[i].young != before)
+      return {Code::internal, fmt::format("list {} has a wrong young end", i)};
+  }
+  if (seen != listed)
+    return {Code::internal, fmt::format("{} slots are listed, {} stand in lists", listed, seen)};
+  return {};
+}
+
+std::unique_ptr<Policy> make_policy(Eviction eviction, const PolicyContext& context) {
+  switch (eviction) {
+    case Eviction::lru:
+      break;
+    case Eviction::arc:
+      return std::make_unique<ArcPolicy>(context);
+    case Eviction::gdsf:
+      return std::make_unique<GdsfPolicy>(context);
+    case Eviction::hazard:
+      return std::make_unique<HazardPolicy>(context);
+  }
+  return nullptr;
+}
+
+}  // namespace kvc::tier
