@@ -72,7 +72,7 @@ BOOST_AUTO_TEST_SUITE(offload_tier)
 BOOST_AUTO_TEST_CASE(more_slots_than_ids_are_refused_with_pages_and_slots) {
   const Geometry geometry = two_groups();
   EventRing events(64);
-  HostTier tier(geometry, 16, false, events);
+  HostTier tier(geometry, 16, {.chained = false}, events);
   const std::uint64_t pages = (std::uint64_t{1} << 31U) / 4;
   const Status refused = tier.resize(sizes(pages, {4}, false), 16);
   BOOST_TEST((refused.code == Code::arg));
