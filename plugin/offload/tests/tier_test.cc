@@ -92,7 +92,7 @@ BOOST_AUTO_TEST_CASE(scheduling_no_run_is_nothing) {
 BOOST_AUTO_TEST_CASE(what_a_live_request_wrote_deepest_is_not_counted_as_evictable) {
   const Geometry geometry = two_groups();
   EventRing events(64);
-  HostTier tier(geometry, 16, true, events);
+  HostTier tier(geometry, 16, {.chained = true}, events);
   BOOST_REQUIRE(tier.resize(sizes(4, {1}, false), 16).ok());
   const RunId run = tier.open_run();
   Refusal why = Refusal::none;

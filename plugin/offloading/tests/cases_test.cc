@@ -307,7 +307,7 @@ BOOST_AUTO_TEST_CASE(windows_and_prefixes_are_found_as_the_peer_finds_them) {
     const GroupSpec group = c.window == 0 ? full(16) : sliding(16, c.window * 16 + 1);
     const Geometry geometry = geometry_of({{group}, 16, 16, 1});
     EventRing events(0);
-    HostTier tier(geometry, key_bytes, false, events);
+    HostTier tier(geometry, key_bytes, {.chained = false}, events);
     TierSizes sizes;
     sizes.pages = 64;
     sizes.slots_per_page = {1};
