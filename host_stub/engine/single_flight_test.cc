@@ -40,7 +40,10 @@ struct Crowd {
     o.token_budget = 4096;
     o.stepped = true;
     o.hooks.now_ns = [this] { return now_ns += 1000; };
-    o.hooks.pump_budget = [this](std::uint32_t) { return slow ? 1U : UINT32_MAX; };
+    o.hooks.pump_budget = [this](std::uint32_t) {
+      if (!slow) return UINT32_MAX;
+      return ++pumps % 400 == 0 ? 1U : 0U;
+    };
     o.connector_toml = "[host]\nunlimited = true\n";
     engine = engine_for(o, std::move(loaded).value());
     run(*engine, sharers(1, shared, 0));
@@ -50,6 +53,7 @@ struct Crowd {
 
   Rows rows;
   bool slow = false;
+  std::uint64_t pumps = 0;
   std::uint64_t now_ns = 0;
   std::unique_ptr<Engine> engine;
 };
