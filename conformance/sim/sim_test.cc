@@ -117,7 +117,9 @@ BOOST_AUTO_TEST_CASE(seeds) {
   if (count < 200) return;
   for (const Floor& floor : floors) {
     if (connector_name() != "simple_cpu" && of_lazy_worlds(floor.what)) continue;
-    BOOST_TEST(all.of(floor.what) * 100 >= floor.per_hundred_worlds * count,
+    // Chunks make some of it rarer.
+    const std::uint64_t slack = connector_name() == "simple_cpu" ? 1 : 8;
+    BOOST_TEST(all.of(floor.what) * 100 * slack >= floor.per_hundred_worlds * count,
                "the simulation became weak: " << floor.what << " " << all.of(floor.what)
                                               << " times in " << count << " worlds");
   }
