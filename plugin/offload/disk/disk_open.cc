@@ -9,6 +9,7 @@
 #include <fstream>
 #include <new>
 #include <set>
+#include <thread>
 
 #include "plugin/offload/disk/disk_store.h"
 
@@ -171,6 +172,7 @@ Status DiskStore::open_superblock() {
   int& fd = body_->shared.superblock_fd;
   fd = files_.open(path, O_RDWR | O_CREAT);
   if (fd < 0) return io_error(path, "open", fd);
+  if (Status s = await_calm(fd, path); !s.ok()) return s;
   std::vector<std::uint8_t> bytes(2 * superblock_bytes);
   const IoResult n = read_all(files_, fd, bytes, 0);
   if (n < 0) return io_error(path, "read", n);
@@ -287,7 +289,25 @@ Status DiskStore::open_class(Class& cls) {
   if (cls.data_fd < 0) return io_error(path + ".data", "open", cls.data_fd);
   cls.index_fd = files_.open(path + ".index", O_RDWR | O_CREAT);
   if (cls.index_fd < 0) return io_error(path + ".index", "open", cls.index_fd);
-  return {};
+  if (Status s = await_calm(cls.data_fd, path + ".data"); !s.ok()) return s;
+  return await_calm(cls.index_fd, path + ".index");
+}
+
+// A process that was killed may have left calls to io_uring behind that still write: they hold the
+// open file, and so its lock, longer than the process lives.
+Status DiskStore::await_calm(int fd, const std::string& path) {
+  constexpr std::uint64_t pause_ns = 1'000'000;
+  for (std::uint64_t waited = 0;; waited += pause_ns) {
+    const int r = files_.lock(fd);
+    if (r == 0) return {};
+    if (r != -EWOULDBLOCK) return io_error(path, "lock", r);
+    if (waited >= options_.close_patience_ns) {
+      return {Code::state, fmt::format("{}: writes of a process before are still at work after {} "
+                                       "ms",
+                                       path, waited / 1'000'000)};
+    }
+    std::this_thread::sleep_for(std::chrono::nanoseconds(pause_ns));
+  }
 }
 
 Status DiskStore::read_index(std::uint32_t cls, std::vector<Found>& found) {

@@ -229,6 +229,7 @@ class DiskStore {
   void probe_direct();
   Status make_classes();
   Status open_class(Class& cls);
+  Status await_calm(int fd, const std::string& path);
   Status read_index(std::uint32_t cls, std::vector<Found>& found);
   void take_record(std::uint32_t cls, std::uint32_t place, const Record& record,
                    std::uint64_t data_bytes, std::vector<Found>& found);

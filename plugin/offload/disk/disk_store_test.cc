@@ -12,6 +12,7 @@
 namespace kvc::disk {
 namespace {
 
+using disk_test::FaultyFiles;
 using disk_test::key_number;
 using disk_test::StoreWorld;
 
@@ -114,6 +115,21 @@ BOOST_AUTO_TEST_CASE(a_second_opener_is_told_who_has_the_folder) {
   BOOST_TEST(DiskStore::open(other, w.files).ok());
   w.store.reset();
   BOOST_TEST(w.open_error() == "");
+}
+
+BOOST_AUTO_TEST_CASE(an_open_waits_for_writes_that_a_killed_process_left_behind) {
+  StoreWorld w;
+  w.files.locks_refused = 3;
+  w.open();
+  BOOST_TEST(w.files.locks_refused == 0u);
+  FaultyFiles files;
+  files.locks_refused = UINT64_MAX;
+  w.options.folder = w.folder.path() + "/other";
+  w.options.close_patience_ns = 2'000'000;
+  const auto made = DiskStore::open(w.options, files);
+  BOOST_REQUIRE(!made.ok());
+  BOOST_TEST((made.error().code == Code::state));
+  BOOST_TEST(made.error().text.find("still at work after 2 ms") != std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(a_full_store_refuses_until_something_is_erased) {

@@ -177,7 +177,10 @@ class Life {
         }
         ++shared_.checked;
       } else if (done[i].status == Code::ok) {
-        shared_.state[open.group][open.number] = told_written;
+        // Erased before its end was polled: it may be gone.
+        if (store_->contains(open.group, key_number(open.number))) {
+          shared_.state[open.group][open.number] = told_written;
+        }
         ++shared_.written;
       } else if (done[i].status != Code::full) {
         throw Trouble(fmt::format("write: code {}", static_cast<int>(done[i].status)));

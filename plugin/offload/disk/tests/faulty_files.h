@@ -56,10 +56,19 @@ class FaultyFiles : public disk::PosixFiles {
     let_go_.wait(lock, [&] { return hanging_ >= count; });
   }
 
-  bool direct_refused = false;  // open with O_DIRECT: EINVAL
-  bool punch_refused = false;   // EOPNOTSUPP
+  bool direct_refused = false;      // open with O_DIRECT: EINVAL
+  bool punch_refused = false;       // EOPNOTSUPP
+  std::uint64_t locks_refused = 0;  // so many locks behind the first one: another has them
 
   int open(const std::string& path, int flags) override;
+  int lock(int fd) override {
+    if (first_lock_ || locks_refused == 0) {
+      first_lock_ = false;
+      return PosixFiles::lock(fd);
+    }
+    --locks_refused;
+    return -EWOULDBLOCK;
+  }
   int punch(int fd, std::uint64_t offset, std::uint64_t bytes) override {
     return punch_refused ? -EOPNOTSUPP : PosixFiles::punch(fd, offset, bytes);
   }
@@ -88,6 +97,7 @@ class FaultyFiles : public disk::PosixFiles {
     return r == go_on ? run(call) : r;
   }
 
+  bool first_lock_ = true;
   mutable std::mutex mutex_;
   std::condition_variable let_go_;
   std::optional<Plan> plan_;
