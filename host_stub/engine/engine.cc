@@ -9,6 +9,7 @@
 #include <xxhash.h>
 
 #include "host_stub/engine/engine_body.h"
+#include "host_stub/engine/layout.h"
 
 namespace kvc::host {
 namespace {
@@ -26,35 +27,6 @@ std::uint64_t monotonic_ns() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   return static_cast<std::uint64_t>(
       std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
-}
-
-GroupSpec spec_of(const config::GroupConfig& group) {
-  GroupSpec spec;
-  spec.kind = static_cast<GroupKind>(group.kind);
-  spec.tokens_per_block = {group.tokens_per_block};
-  spec.window = {group.kind == config::GroupKind::chunked ? group.chunk_tokens
-                                                          : group.window_tokens};
-  spec.extra_retained = {group.extra_retained_tokens};
-  spec.cacheable = group.cacheable;
-  spec.position_stable = group.position_stable;
-  spec.fine_lookup = group.fine_lookup;
-  spec.state = group.kind == config::GroupKind::state;
-  spec.sharded = group.sharded;
-  spec.draft = group.draft;
-  spec.resume_inside_block = group.resume_inside_block;
-  return spec;
-}
-
-Result<Geometry> geometry_of(const EngineOptions& options) {
-  GeometryOptions g;
-  for (const config::GroupConfig& group : options.model.groups) g.groups.push_back(spec_of(group));
-  g.hash_unit = {options.model.hash_unit_tokens};
-  g.scheduler_block = {options.model.scheduler_block_tokens};
-  g.context_parallel = static_cast<std::uint32_t>(options.model.context_parallel);
-  g.cp_interleave = {options.model.cp_interleave_tokens};
-  g.draft_drop = options.draft_drop;
-  g.retention = options.retention_tokens;
-  return Geometry::make(std::move(g));
 }
 
 // Groups whose bytes the model keeps but the cache does not would be empty after a hit.
@@ -142,7 +114,8 @@ Engine::~Engine() {
 }
 
 Result<std::uint64_t> Engine::blocks_needed(const EngineOptions& options) {
-  Result<Geometry> geometry = geometry_of(options);
+  Result<Geometry> geometry =
+      geometry_of(options.model, options.draft_drop, options.retention_tokens);
   if (!geometry.ok()) return geometry.error();
   return longest_request_blocks(geometry.value(), options);
 }
@@ -152,7 +125,8 @@ Result<std::unique_ptr<Engine>> Engine::make(EngineOptions options,
   if (options.ranks == 0) options.ranks = options.model.context_parallel;
   if (Status s = check_options(options, options.ranks); !s.ok()) return s;
   if (Status s = check_groups(options); !s.ok()) return s;
-  Result<Geometry> geometry = geometry_of(options);
+  Result<Geometry> geometry =
+      geometry_of(options.model, options.draft_drop, options.retention_tokens);
   if (!geometry.ok()) return geometry.error();
   const std::uint64_t needed = longest_request_blocks(geometry.value(), options);
   if (options.device_blocks != 0 && options.device_blocks < needed) {
