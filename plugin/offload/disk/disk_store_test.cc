@@ -157,8 +157,8 @@ BOOST_AUTO_TEST_CASE(the_room_of_what_is_erased_is_used_again_for_ever) {
   w.open();
   std::uint64_t n = 0;
   for (int round = 0; round < 1000; ++round) {
-    for (int i = 0; i < 4; ++i) BOOST_REQUIRE((w.write_now(0, n + i) == Code::ok));
-    for (int i = 0; i < 4; ++i) BOOST_REQUIRE(w.store->erase(0, key_number(n + i)));
+    for (std::uint64_t i = 0; i < 4; ++i) BOOST_REQUIRE((w.write_now(0, n + i) == Code::ok));
+    for (std::uint64_t i = 0; i < 4; ++i) BOOST_REQUIRE(w.store->erase(0, key_number(n + i)));
     n += 4;
   }
   w.settle();
