@@ -55,7 +55,7 @@ std::uint64_t entries_of(const Geometry& geometry, const SizeTrace& trace) {
 void auto_per_block(benchmark::State& state) {
   constexpr std::size_t pairs = 5;
   constexpr double limit_ns = 250;
-  const Tokens block{512};
+  const Tokens block{64};
   const Geometry geometry = geometry_of({group_spec(GroupKind::full, block)}, block, block);
   const SizeTrace trace(trace_of("gen:chat?requests=12000"), block);
   const std::uint64_t slots = entries_of(geometry, trace) / 10;

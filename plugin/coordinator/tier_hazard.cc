@@ -167,7 +167,10 @@ void HazardPolicy::begin(RunId run_id, const KeyView& keys, Tokens prompt) {
   classify(run, known, count, prompt);
   if (known.last != nullptr && ctx_.block * known.blocks < prompt) set_fan(*known.last);
   for (std::uint64_t i = count; i > 0; --i) {
-    if (i > ahead) expect(path[i - 1 - ahead]);
+    if (i > ahead) {
+      expect(path[i - 1 - ahead]);
+      if (path[i - 1 - ahead] == no_slot) ghosts_.expect_find(tag_of(key_of(keys, i - 1 - ahead)));
+    }
     const SlotId slot = path[i - 1];
     const bool last = i == count;
     if (slot == no_slot) {

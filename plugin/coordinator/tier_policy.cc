@@ -110,8 +110,12 @@ std::span<const SlotId> Policy::find_path(const KeyView& keys, std::uint64_t cou
   const auto stride = static_cast<std::ptrdiff_t>(ctx_.block.n / ctx_.unit.n * keys.key_bytes);
   ctx_.records.find_batch(ctx_.chain, {key_of(keys, 0), stride, count}, path_);
   // What lookups do not see: on its way in, or bad.
-  for (std::uint64_t i = 0; i < count; ++i)
-    if (path_[i] == no_slot) path_[i] = ctx_.records.find(ctx_.chain, key_of(keys, i));
+  constexpr std::uint64_t ahead = 12;
+  for (std::uint64_t i = 0; i < count + ahead; ++i) {
+    if (i < count && path_[i] == no_slot) ctx_.records.expect_find(ctx_.chain, key_of(keys, i));
+    if (i < ahead || path_[i - ahead] != no_slot) continue;
+    path_[i - ahead] = ctx_.records.find(ctx_.chain, key_of(keys, i - ahead));
+  }
   return path_;
 }
 
