@@ -106,12 +106,13 @@ Tokens Finder::window_end_with_drafts(const Bundle& b, Tokens limit, bool drop) 
   }
   if (run == 0) return start_;
   while (!done && end > lo && !aligned(end)) --end;
-  if (!drop || end <= lo) return block * end;
+  // In a tier with chunks the device's tokens may end inside the chunk at `lo`.
+  if (!drop || end <= lo) return std::max(block * end, start_);
   const Tokens before = block * end;
   do --end;
   while (end > lo && !aligned(end));
   note_drop(before, block * end);
-  return block * end;
+  return std::max(block * end, start_);
 }
 
 // R-304, with the absolute chunk (CW-1) and for any alignment: the longest aligned end of which all

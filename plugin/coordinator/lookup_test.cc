@@ -202,6 +202,33 @@ BOOST_AUTO_TEST_CASE(external_hits_continue_from_the_local_prefix) {
   }
 }
 
+// In a tier whose slots hold two blocks the device's tokens may end inside one. Drafts drop what is
+// behind a hit, never what the device has.
+BOOST_AUTO_TEST_CASE(a_hit_is_never_shorter_than_what_the_device_has) {
+  GeometryOptions o;
+  o.groups = {fa(4), sw(4, 14, true)};
+  o.hash_unit = o.scheduler_block = Tokens{4};
+  o.draft_drop = true;
+  o.blocks_per_chunk = 2;
+  const Geometry g = std::move(Geometry::make(std::move(o))).value();
+  BOOST_REQUIRE(g.block_tokens(1).n == 8u);
+  std::uint64_t hits = 0;
+  for (std::uint64_t held = 0; held < 5 * 16; ++held) {
+    std::vector<std::uint64_t> windows;
+    for (std::uint64_t c = 0; c < 4; ++c) {
+      if ((held >> c) % 2 != 0) windows.push_back(8 * (c + 1));
+    }
+    const Held index(g, {ends(8, 8 * (held / 16)), windows}, 33);
+    for (std::uint64_t start = 0; start <= 32; start += 4) {
+      const Hit hit = index.find(start, 32);
+      BOOST_REQUIRE_MESSAGE(hit.tokens.n >= start && hit.tokens.n % 4 == 0,
+                            "held " << held << ", device " << start << ": " << hit.tokens.n);
+      hits += hit.tokens.n > start ? 1 : 0;
+    }
+  }
+  BOOST_TEST(hits > 10u);
+}
+
 BOOST_AUTO_TEST_CASE(a_chunk_claims_only_tokens_that_it_loads) {
   const Geometry g = make({{fa(16), cl(16, 64)}, 16, 16});  // T-2, CW-1: 96 tokens in the tier
   const Held held(g, {ends(16, 96), ends(16, 96)}, 200);
