@@ -57,6 +57,7 @@ SELDOM = 4  # the same from LONG tokens on, stores once
 LONG = 32768
 STEPS = 24  # per round
 WARM = 2  # rounds that do not count
+LEVEL = 0.9  # no row below is level, however much its rounds differ
 CHANCE = 0.01  # of a row being called slower although it is not
 LAYOUTS = {"full 16": (16, 0, None), "hybrid 784/8": (784, 784, 8), "hybrid 1536/128":
            (1536, 1536, 128)}
@@ -424,7 +425,9 @@ def met(ratios: list[float], goal: float | None) -> bool:
     every second run."""
     if goal is None or statistics.median(ratios) >= goal:
         return True
-    return goal == 1 and chance_of(sum(r < 1 for r in ratios), len(ratios)) > CHANCE
+    slower = sum(r < 1 for r in ratios)
+    return (goal == 1 and statistics.median(ratios) >= LEVEL
+            and chance_of(slower, len(ratios)) > CHANCE)
 
 
 def rows_of(found: Rounds, layout: str, hits: dict[str, Any]) -> list[dict[str, Any]]:
