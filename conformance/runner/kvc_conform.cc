@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <chrono>
 #include <CLI/CLI.hpp>
 #include <cstring>
@@ -60,22 +59,10 @@ std::string quoted(const std::string& word) {
   return out + "'";
 }
 
-// A whole number as it stands: CLI11 takes -1 and what is too large for the largest.
 template <class T>
 CLI::Option* add_number(CLI::App& app, const std::string& name, T& to, const std::string& help) {
-  return app
-      .add_option_function<std::string>(
-          name,
-          [name, &to](const std::string& text) {
-            const char* const end = text.data() + text.size();
-            const auto [at, error] = std::from_chars(text.data(), end, to);
-            if (error == std::errc{} && at == end) return;
-            throw CLI::ValidationError(
-                name, fmt::format("\"{}\" is not allowed; a whole number from 0 to {} is", text,
-                                  std::numeric_limits<T>::max()));
-          },
-          help)
-      ->type_name("N");
+  return kvc::host::add_number(app, name, help, {.max = std::numeric_limits<T>::max()},
+                               [&to](std::uint64_t v) { to = static_cast<T>(v); });
 }
 
 std::vector<Case> chosen(const std::string& only) {

@@ -1,9 +1,15 @@
 // What the programs' command lines have in common.
 #pragma once
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <charconv>
 #include <CLI/CLI.hpp>
+#include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "config/nearest.h"
@@ -17,6 +23,35 @@ namespace kvc::host {
     if (static_cast<unsigned char>(c) < 0x20) c = ' ';
   }
   return text;
+}
+
+// The whole numbers that an option may have.
+struct Range {
+  std::uint64_t min = 0;
+  std::uint64_t max = UINT64_MAX;
+  const char* note = "";
+};
+
+// An option with a whole number, read by us: the parser library takes -1 and what is too large for
+// the largest, and every refusal names option, value and what is allowed in one line.
+inline CLI::Option* add_number(CLI::App& app, const std::string& name, const std::string& help,
+                               Range range, std::function<void(std::uint64_t)> set) {
+  return app
+      .add_option_function<std::string>(
+          name,
+          [name, range, set = std::move(set)](const std::string& text) {
+            std::uint64_t value = 0;
+            const char* const end = text.data() + text.size();
+            const auto [at, error] = std::from_chars(text.data(), end, value);
+            if (error != std::errc{} || at != end || value < range.min || value > range.max) {
+              throw CLI::ValidationError(
+                  name, fmt::format("\"{}\" is not allowed; a whole number from {} to {} is{}",
+                                    text, range.min, range.max, range.note));
+            }
+            set(value);
+          },
+          help)
+      ->type_name("N");
 }
 
 // Why what `app` could not place is wrong, with the option that was probably meant; nothing when

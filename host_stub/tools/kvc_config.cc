@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <cstdio>
 #include <exception>
 #include <limits>
@@ -52,23 +51,6 @@ std::string library_beside(const std::string& kind) {
   return at + "lib/libkvc_" + kind + ".so";
 }
 
-void add_number(CLI::App& app, const std::string& name, std::uint64_t& to,
-                const std::string& help) {
-  app.add_option_function<std::string>(
-         name,
-         [name, &to](const std::string& text) {
-           const char* const end = text.data() + text.size();
-           const auto [at, error] = std::from_chars(text.data(), end, to);
-           if (error == std::errc{} && at == end && to != 0) return;
-           throw CLI::ValidationError(name,
-                                      fmt::format("\"{}\" is not allowed; a whole number from "
-                                                  "1 on is",
-                                                  text));
-         },
-         help)
-      ->type_name("N");
-}
-
 std::optional<int> parse(Arguments& a, int argc, char** argv) {
   CLI::App app(
       "Checks a file of connector options, shows it with all defaults, and with a model what it "
@@ -79,11 +61,14 @@ std::optional<int> parse(Arguments& a, int argc, char** argv) {
   app.add_option("--model", a.model, "cache geometry of the model: asks the connector what it has");
   app.add_option("--connector", a.connector,
                  "the connector's library [that of the file's kind, beside this program]");
-  add_number(app, "--prompt-tokens", a.prompt_tokens, "the longest prompt [32768]");
-  add_number(app, "--bytes-per-token", a.bytes_per_token,
-             "KV bytes of a token in one group on one rank [the model's sim_bytes_per_token]");
-  add_number(app, "--ranks", a.ranks, "workers [the model's context parallel size]");
-  add_number(app, "--device-blocks", a.device_blocks, "of the engine [what one request needs]");
+  const auto number = [&app](const char* name, std::uint64_t& to, const char* help) {
+    add_number(app, name, help, {.min = 1}, [&to](std::uint64_t v) { to = v; });
+  };
+  number("--prompt-tokens", a.prompt_tokens, "the longest prompt [32768]");
+  number("--bytes-per-token", a.bytes_per_token,
+         "KV bytes of a token in one group on one rank [the model's sim_bytes_per_token]");
+  number("--ranks", a.ranks, "workers [the model's context parallel size]");
+  number("--device-blocks", a.device_blocks, "of the engine [what one request needs]");
   app.add_flag("--strict", a.strict, "a warning is an error");
   app.allow_extras();
   try {

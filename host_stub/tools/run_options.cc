@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <algorithm>
-#include <charconv>
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <string_view>
@@ -15,34 +14,6 @@ namespace {
 
 constexpr std::uint64_t blocks_max = std::uint64_t{1} << 40U;
 constexpr std::uint64_t count_max = std::uint64_t{1} << 31U;
-
-// The whole numbers that an option may have.
-struct Range {
-  std::uint64_t min = 0;
-  std::uint64_t max = UINT64_MAX;
-  const char* note = "";
-};
-
-// Values are read by us, not by the parser library, so that every refusal names option, value and
-// what is allowed in one line.
-void add_number(CLI::App& app, const std::string& name, const std::string& help, Range range,
-                std::function<void(std::uint64_t)> set) {
-  app.add_option_function<std::string>(
-         name,
-         [name, range, set = std::move(set)](const std::string& text) {
-           std::uint64_t value = 0;
-           const char* end = text.data() + text.size();
-           const auto [at, error] = std::from_chars(text.data(), end, value);
-           if (error != std::errc{} || at != end || value < range.min || value > range.max) {
-             throw CLI::ValidationError(
-                 name, fmt::format("\"{}\" is not allowed; a whole number from {} to {} is{}", text,
-                                   range.min, range.max, range.note));
-           }
-           set(value);
-         },
-         help)
-      ->type_name("N");
-}
 
 void add_output(CLI::App& app, const std::string& name, const char* help, const char* type,
                 std::string& path) {
