@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "plugin/core/result.h"
 #include "plugin/core/units.h"
@@ -26,7 +27,8 @@ enum class FenceKind : std::uint8_t {
   none,         // nothing: ready at once
   counter,      // reached when the atomic acquire load of *counter is >= value
   cuda_event,   // `handle` is a CUevent, captured at submit
-  cuda_stream,  // `handle` is a CUstream: its position at submit
+  cuda_stream,  // `handle` is a CUstream (null: the default stream): its position at submit
+  captured,     // `handle` is what CopyEngine::capture answered
 };
 
 struct Fence {
@@ -35,7 +37,7 @@ struct Fence {
   // stores.
   const std::uint64_t* counter = nullptr;
   std::uint64_t value = 0;
-  void* handle = nullptr;  // kinds cuda_event and cuda_stream
+  void* handle = nullptr;  // kinds cuda_event, cuda_stream and captured
 };
 
 // `bytes` bytes from src to dst; the two ranges must not overlap. With bytes 0 neither pointer is
@@ -80,6 +82,9 @@ struct CopyCompletion {
   CopySide side = CopySide::none;
 };
 
+// What the device end of copies is. The numbers are those of kvc.h.
+enum class CopyDevice : std::int32_t { host = 0, cuda = 1 };
+
 // Injected trouble, for tests and simulation. The engine calls it from any of its threads and any
 // that calls the engine: with workers an implementation must be thread-safe. It must not call the
 // engine.
@@ -120,6 +125,27 @@ class CopyEngine {
   CopyEngine& operator=(const CopyEngine&) = delete;
   virtual ~CopyEngine() = default;
 
+  // Says which memory the device ends of copies lie in: once, before anything else is asked.
+  // Errors: unsupported (this backend serves no such device), io (the device fails), full.
+  virtual Status attach(CopyDevice device, std::int32_t ordinal);
+
+  // One line for the log: which backend and, of a device, which driver and ways of copying.
+  [[nodiscard]] virtual std::string describe() const { return {}; }
+
+  // What went wrong at the device since the last call, for the log; empty: nothing new.
+  virtual std::string take_trouble() { return {}; }
+
+  // How many copies an operation should have where a job can be cut: a backend that pays per
+  // operation wants more. 0: as the caller likes.
+  [[nodiscard]] virtual std::uint32_t part_copies() const { return 0; }
+
+  // A fence of kind cuda_event or cuda_stream holds for what the device was given before this call.
+  // Answers one of kind captured that stands for this moment in any number of submits, until
+  // release. Other fences come back as they are; release of them does nothing. Errors: unsupported,
+  // arg, io, full (too many that are not reached; poll and try again).
+  virtual Result<Fence> capture(const Fence& fence) { return fence; }
+  virtual void release(const Fence& /*fence*/) {}
+
   // Whether submit accepts fences of this kind.
   [[nodiscard]] virtual bool supports(FenceKind kind) const = 0;
 
@@ -146,11 +172,18 @@ class CopyEngine {
   // how many it did; less than `budget` means that nothing is ready. With worker threads: 0.
   virtual std::uint64_t pump(std::uint64_t budget) = 0;
 
-  // Prepares host memory of a tier for fast copies (page-locks it, where a device needs that), and
-  // undoes it; the destructor undoes what is left. The memory outlives both. Nothing to do for
-  // memcpy.
-  virtual Status pin(void* /*base*/, Bytes /*size*/) { return {}; }
-  virtual void unpin(void* /*base*/, Bytes /*size*/) {}
+  // Prepares host memory of a tier for fast copies (page-locks it, where a device needs that); the
+  // destructor undoes it. The memory is page aligned, untouched so far, holds rows of `row` bytes
+  // (the last may be cut), of which no copy crosses a border, and outlives the engine. All of it or
+  // nothing. Nothing to do for memcpy. Errors: full (the system or the driver refuses), arg.
+  virtual Status pin(void* /*base*/, Bytes /*size*/, Bytes /*row*/) { return {}; }
 };
+
+inline Status CopyEngine::attach(CopyDevice device, std::int32_t ordinal) {
+  if (device == CopyDevice::host) return {};
+  return {Code::unsupported, "this copy engine serves host memory only, not device kind " +
+                                 std::to_string(static_cast<std::int32_t>(device)) + " number " +
+                                 std::to_string(ordinal)};
+}
 
 }  // namespace kvc

@@ -7,7 +7,7 @@
 #include <new>
 #include <system_error>
 
-#include "cuda/host_copy_queue.h"
+#include "cuda/copy_queue.h"
 
 namespace kvc {
 
@@ -29,25 +29,6 @@ constexpr microseconds backoff_max{2000};
 // A piece also ends after this many runs, so that tiny copies are shared among workers.
 constexpr std::uint32_t runs_per_piece_max = 4096;
 
-Status bad_copy(const CopyOperation& op, std::size_t index, const char* what) {
-  const CopyDescriptor& c = op.copies[index];
-  return {Code::arg, fmt::format("copy {} of operation {}: {} (dst {}, src {}, {} bytes)", index,
-                                 op.id, what, c.dst, c.src, c.bytes)};
-}
-
-Status check_copies(const CopyOperation& op) {
-  for (std::size_t i = 0; i < op.copies.size(); ++i) {
-    const CopyDescriptor& c = op.copies[i];
-    if (c.bytes == 0) continue;
-    if (c.dst == nullptr || c.src == nullptr) return bad_copy(op, i, "null address");
-    const auto dst = reinterpret_cast<std::uintptr_t>(c.dst);
-    const auto src = reinterpret_cast<std::uintptr_t>(c.src);
-    if (c.bytes > UINTPTR_MAX - std::max(dst, src)) return bad_copy(op, i, "range wraps");
-    if ((dst < src ? src - dst : dst - src) < c.bytes) return bad_copy(op, i, "ranges overlap");
-  }
-  return {};
-}
-
 Status check_fence(const Fence& fence) {
   switch (fence.kind) {
     case FenceKind::none:
@@ -60,6 +41,7 @@ Status check_fence(const Fence& fence) {
       return {};
     case FenceKind::cuda_event:
     case FenceKind::cuda_stream:
+    case FenceKind::captured:
       break;
   }
   return {Code::unsupported, fmt::format("the host copy engine has no fences of kind {}",
@@ -116,7 +98,6 @@ struct HostCopyEngine::Core {
   std::vector<std::thread> threads;
 
   // All of these need the mutex.
-  Status reserve(const CopyBatch& batch, std::uint64_t chunks, std::uint32_t& taken);
   void commit(const CopyBatch& batch);
   bool advance();
   void make_ready(std::uint32_t at);
@@ -137,43 +118,6 @@ struct HostCopyEngine::Core {
 };
 
 // Records for all operations of the batch, and everything checked that can be refused.
-Status HostCopyEngine::Core::reserve(const CopyBatch& batch, std::uint64_t chunks,
-                                     std::uint32_t& taken) {
-  if (batch.operations.size() > queue.operations_free() || chunks > queue.chunks_free()) {
-    return {Code::full,
-            fmt::format("{} operations of {} run chunks do not fit: {} of {} operations and {} "
-                        "chunks are free",
-                        batch.operations.size(), chunks, queue.operations_free(),
-                        options.operations_max, queue.chunks_free())};
-  }
-  for (const CopyOperation& op : batch.operations) {
-    if (queue.find(op.id) != none) {
-      return {Code::arg, fmt::format("operation id {} is in use", op.id)};
-    }
-    queue.take(op.id);
-    ++taken;
-  }
-  std::uint64_t edges = 0;
-  for (const CopyOperation& op : batch.operations) {
-    const std::uint64_t own = queue.op(queue.find(op.id)).sequence;
-    for (const std::uint64_t before : op.after) {
-      const std::uint32_t p = queue.find(before);
-      if (p == none) continue;
-      if (queue.op(p).sequence >= own) {
-        return {Code::arg,
-                fmt::format("operation {} comes after operation {}, which is not before it", op.id,
-                            before)};
-      }
-      edges += queue.op(p).ended ? 0 : 1;
-    }
-  }
-  if (edges > queue.edges_free()) {
-    return {Code::full, fmt::format("{} predecessors do not fit: {} of {} are free", edges,
-                                    queue.edges_free(), options.predecessors_max)};
-  }
-  return {};
-}
-
 void HostCopyEngine::Core::commit(const CopyBatch& batch) {
   const bool fence_open = !reached(batch.fence);
   for (const CopyOperation& op : batch.operations) {
@@ -491,6 +435,11 @@ HostCopyEngine::~HostCopyEngine() {
   for (std::thread& t : core_->threads) t.join();
 }
 
+std::string HostCopyEngine::describe() const {
+  return stepped() ? "copies by memcpy in the calling thread"
+                   : fmt::format("copies by memcpy, {} threads", core_->options.workers);
+}
+
 bool HostCopyEngine::stepped() const { return core_->options.workers == 0; }
 
 Status HostCopyEngine::submit(const CopyBatch& batch) {
@@ -498,7 +447,7 @@ Status HostCopyEngine::submit(const CopyBatch& batch) {
   std::uint64_t runs = 0;
   std::uint64_t chunks = 0;
   for (const CopyOperation& op : batch.operations) {
-    if (Status s = check_copies(op); !s.ok()) return s;
+    if (Status s = copy_detail::check_copies(op); !s.ok()) return s;
     const std::uint64_t needed = copy_detail::runs_needed(op.copies);
     runs += needed;
     chunks += ceil_div(needed, copy_detail::runs_per_chunk);
@@ -506,7 +455,7 @@ Status HostCopyEngine::submit(const CopyBatch& batch) {
   Core& c = *core_;
   const std::lock_guard<std::mutex> lock(c.mutex);
   std::uint32_t taken = 0;
-  if (Status s = c.reserve(batch, chunks, taken); !s.ok()) {
+  if (Status s = copy_detail::reserve(c.queue, batch, chunks, taken); !s.ok()) {
     for (std::uint32_t i = 0; i < taken; ++i) {
       c.queue.release(c.queue.find(batch.operations[i].id));
     }

@@ -72,6 +72,7 @@ class HostCopyEngine final : public CopyEngine {
     return kind == FenceKind::none || kind == FenceKind::counter;
   }
   [[nodiscard]] bool stepped() const override;
+  [[nodiscard]] std::string describe() const override;
   Status submit(const CopyBatch& batch) override;
   std::size_t poll(std::span<CopyCompletion> out) override;
   Code wait(std::span<const std::uint64_t> ops, std::chrono::nanoseconds timeout) override;

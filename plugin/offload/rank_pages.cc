@@ -45,7 +45,9 @@ Result<std::unique_ptr<RankPages>> RankPages::create(std::span<const SlotClass> 
 Status RankPages::grow(std::uint64_t pages) {
   if (Status s = bytes_->grow_to(pages); !s.ok()) return s;
   for (; pinned_slabs_ < bytes_->slab_count(); ++pinned_slabs_) {
-    if (Status s = copies_.pin(bytes_->slab_base(pinned_slabs_), bytes_->slab_bytes()); !s.ok())
+    if (Status s = copies_.pin(bytes_->slab_base(pinned_slabs_), bytes_->slab_bytes(),
+                               bytes_->unit_bytes());
+        !s.ok())
       return s;
   }
   if (Status s = records_->grow_to(pages); !s.ok()) return s;

@@ -1,5 +1,8 @@
-#include "cuda/host_copy_queue.h"
+#include "cuda/copy_queue.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <bit>
 
 namespace kvc::copy_detail {
@@ -17,7 +20,62 @@ Run run_of(const CopyDescriptor& copy, std::uint64_t index) {
           index, 1};
 }
 
+Status bad_copy(const CopyOperation& op, std::size_t index, const char* what) {
+  const CopyDescriptor& c = op.copies[index];
+  return {Code::arg, fmt::format("copy {} of operation {}: {} (dst {}, src {}, {} bytes)", index,
+                                 op.id, what, c.dst, c.src, c.bytes)};
+}
+
 }  // namespace
+
+Status check_copies(const CopyOperation& op) {
+  for (std::size_t i = 0; i < op.copies.size(); ++i) {
+    const CopyDescriptor& c = op.copies[i];
+    if (c.bytes == 0) continue;
+    if (c.dst == nullptr || c.src == nullptr) return bad_copy(op, i, "null address");
+    const auto dst = reinterpret_cast<std::uintptr_t>(c.dst);
+    const auto src = reinterpret_cast<std::uintptr_t>(c.src);
+    if (c.bytes > UINTPTR_MAX - std::max(dst, src)) return bad_copy(op, i, "range wraps");
+    if ((dst < src ? src - dst : dst - src) < c.bytes) return bad_copy(op, i, "ranges overlap");
+  }
+  return {};
+}
+
+Status reserve(Queue& queue, const CopyBatch& batch, std::uint64_t chunks, std::uint32_t& taken) {
+  if (batch.operations.size() > queue.operations_free() || chunks > queue.chunks_free()) {
+    return {Code::full,
+            fmt::format("{} operations of {} run chunks do not fit: {} of {} operations and {} "
+                        "chunks are free",
+                        batch.operations.size(), chunks, queue.operations_free(),
+                        queue.operations(), queue.chunks_free())};
+  }
+  for (const CopyOperation& op : batch.operations) {
+    if (queue.find(op.id) != none) {
+      return {Code::arg, fmt::format("operation id {} is in use", op.id)};
+    }
+    queue.take(op.id);
+    ++taken;
+  }
+  std::uint64_t edges = 0;
+  for (const CopyOperation& op : batch.operations) {
+    const std::uint64_t own = queue.op(queue.find(op.id)).sequence;
+    for (const std::uint64_t before : op.after) {
+      const std::uint32_t p = queue.find(before);
+      if (p == none) continue;
+      if (queue.op(p).sequence >= own) {
+        return {Code::arg,
+                fmt::format("operation {} comes after operation {}, which is not before it", op.id,
+                            before)};
+      }
+      edges += queue.op(p).ended ? 0 : 1;
+    }
+  }
+  if (edges > queue.edges_free()) {
+    return {Code::full, fmt::format("{} predecessors do not fit: {} of {} are free", edges,
+                                    queue.edges_free(), queue.edges())};
+  }
+  return {};
+}
 
 bool joins(const Run& run, const CopyDescriptor& copy) {
   if (copy.bytes == 0 || run.bytes == 0) return copy.bytes == run.bytes;
@@ -169,6 +227,15 @@ void Queue::push_back(List& list, std::uint32_t at) {
   ops_[at].prev = list.tail;
   (list.tail == none ? list.head : ops_[list.tail].next) = at;
   list.tail = at;
+  ++list.size;
+}
+
+void Queue::insert_after(List& list, std::uint32_t place, std::uint32_t at) {
+  const std::uint32_t next = place == none ? list.head : ops_[place].next;
+  ops_[at].prev = place;
+  ops_[at].next = next;
+  (place == none ? list.head : ops_[place].next) = at;
+  (next == none ? list.tail : ops_[next].prev) = at;
   ++list.size;
 }
 

@@ -1,5 +1,5 @@
-// Bookkeeping of the host copy engine: records of operations, their merged runs, lists, and who
-// waits for whom. Internal to cuda/. Everything is reserved by the constructor; indices stand for
+// Bookkeeping of the copy engines: records of operations, their merged runs, lists, and who waits
+// for whom. Internal to cuda/. Everything is reserved by the constructor; indices stand for
 // pointers.
 #pragma once
 #include <cstddef>
@@ -58,6 +58,11 @@ struct Op {
   std::uint32_t hash_next = none;
   bool in_use = false;
   bool ended = false;
+  // Of the CUDA backend only.
+  bool issued = false;             // wholly in its stream: `piece` is the last of it
+  std::uint64_t piece = 0;         // number of that piece, from 1
+  std::uint64_t after_piece[2]{};  // by direction: the piece of that stream it comes after, 0: none
+  std::uint32_t capture = none;    // a captured fence it comes after
 };
 
 struct List {
@@ -75,6 +80,9 @@ struct Edge {
 // Appends one copy to a run if both ends continue it and the joined ranges still do not overlap.
 bool joins(const Run& run, const CopyDescriptor& copy);
 
+// Whether each copy of the operation can be made at all. Error: arg, naming the copy.
+Status check_copies(const CopyOperation& op);
+
 // Number of runs that `copies` merge into.
 std::uint64_t runs_needed(std::span<const CopyDescriptor> copies);
 
@@ -89,6 +97,8 @@ class Queue {
   [[nodiscard]] std::uint32_t operations_free() const { return operations_free_; }
   [[nodiscard]] std::uint32_t chunks_free() const { return chunks_free_; }
   [[nodiscard]] std::uint32_t edges_free() const { return edges_free_; }
+  [[nodiscard]] std::size_t operations() const { return ops_.size(); }
+  [[nodiscard]] std::size_t edges() const { return edges_.size(); }
 
   [[nodiscard]] Op& op(std::uint32_t at) { return ops_[at]; }
   [[nodiscard]] const Op& op(std::uint32_t at) const { return ops_[at]; }
@@ -110,6 +120,8 @@ class Queue {
   void drop_edges(std::uint32_t predecessor);
 
   void push_back(List& list, std::uint32_t at);
+  // Puts `at` behind `place`, which is in the list; none: to its front.
+  void insert_after(List& list, std::uint32_t place, std::uint32_t at);
   void remove(List& list, std::uint32_t at);
 
  private:
@@ -127,5 +139,10 @@ class Queue {
   std::uint32_t edges_free_ = 0;
   std::uint64_t sequence_ = 0;
 };
+
+// Takes records for all operations of the batch, and counts those in `taken`, also on an error:
+// they are then the caller's to release. `chunks`: what their runs need. Errors: full, arg (id in
+// use, or the order is impossible).
+Status reserve(Queue& queue, const CopyBatch& batch, std::uint64_t chunks, std::uint32_t& taken);
 
 }  // namespace kvc::copy_detail

@@ -1,0 +1,7 @@
+#include "cuda/kernel/kernel_image.h"
+
+namespace kvc::cuda {
+
+const void* kernel_image() { return nullptr; }
+
+}  // namespace kvc::cuda
