@@ -28,6 +28,7 @@ struct Arguments {
   std::vector<std::string> policies{"lru", "arc", "gdsf", "auto"};
   std::vector<std::string> states{"dense"};
   std::size_t limit = Trace::no_limit;
+  std::string turns = "apart";
   std::string json;
   std::string svg;
 };
@@ -111,7 +112,8 @@ Result<SizeReport> measure(const Arguments& args) {
   if (!geometry.ok()) return geometry.error();
   if (!geometry.value().chain())
     return {Code::arg, fmt::format("{}: no full-attention group, so no chain to rank", args.model)};
-  const config::Parsed<Trace> read = Trace::open(args.trace, args.limit);
+  const config::Parsed<Trace> read = Trace::open(
+      args.trace, args.limit, args.turns == "continued" ? Turns::continued : Turns::apart);
   if (!read.ok()) return {Code::arg, read.error().text};
   const SizeTrace trace(read.value(), geometry.value().hash_unit());
   const Result<std::uint64_t> entries = entries_of(geometry.value(), trace);
@@ -165,6 +167,10 @@ int run(int argc, char** argv) {
   app.add_option("--states", args.states, "of dense, tail, auto: where states are kept")
       ->delimiter(',')
       ->check(CLI::IsMember({"dense", "tail", "auto"}));
+  app.add_option("--turns", args.turns,
+                 "of a Mooncake file: apart, or continued: a next turn shares the incomplete last "
+                 "block, too [apart]")
+      ->check(CLI::IsMember({"apart", "continued"}));
   app.add_option("--limit", args.limit, "read only so many requests");
   app.add_option("--json", args.json, "write all numbers there");
   app.add_option("--svg", args.svg, "write a picture there");

@@ -69,7 +69,7 @@ Result<RunInputs> read_inputs(const RunOptions& options) {
     in.connector_text = std::move(text).value();
     in.connector_text_name = options.connector_config;
   }
-  auto trace = Trace::open(options.trace, options.limit.value_or(Trace::no_limit));
+  auto trace = Trace::open(options.trace, options.limit.value_or(Trace::no_limit), options.turns);
   if (!trace.ok()) return arg(trace.error());
   in.trace = std::move(trace.value());
   return in;

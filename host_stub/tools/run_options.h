@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "host_stub/traces/trace.h"
 #include "plugin/core/result.h"
 
 namespace kvc::host {
@@ -16,6 +17,7 @@ struct RunOptions {
   std::string model;             // path
   std::string trace;             // path, or gen:...
   std::optional<std::uint64_t> limit;
+  Turns turns = Turns::apart;
   std::vector<std::string> passes;             // cold, replay
   std::optional<std::uint64_t> device_blocks;  // 0: unlimited; absent: from the trace
   std::optional<std::uint64_t> host_blocks;

@@ -20,10 +20,10 @@ TokenId token_at(std::uint64_t mixed_origin, std::uint64_t offset) {
 
 }  // namespace
 
-config::Parsed<Trace> Trace::open(const std::string& spec, std::size_t limit) {
+config::Parsed<Trace> Trace::open(const std::string& spec, std::size_t limit, Turns turns) {
   constexpr std::string_view prefix = "gen:";
   if (spec.compare(0, prefix.size(), prefix) == 0) return generate_trace(spec, limit);
-  return read_trace_file(spec, limit);
+  return read_trace_file(spec, limit, turns);
 }
 
 TraceRequest Trace::request(std::size_t index) const {

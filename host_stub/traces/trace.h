@@ -30,6 +30,12 @@ struct TraceTotals {
   std::uint64_t longest_total_tokens = 0;  // prompt and output of one request
 };
 
+// What the incomplete last block of a Mooncake prompt has to do with the prompt that continues it.
+enum class Turns : std::uint8_t {
+  apart,      // nothing: its hash id stands once, so that nobody shares its tokens
+  continued,  // the next turn begins with its tokens (TurnJoiner)
+};
+
 // A validated trace.
 //
 // Threads:    immutable once built, any thread may read.
@@ -55,13 +61,16 @@ class Trace {
   // rows {"prompt": [ids below 2^31], "output_length": n} with an optional timestamp; the first
   // line decides. Other keys are ignored.
   //
+  // `turns`: of Mooncake rows alone.
+  //
   // Generators (all take requests, seed and output_tokens; see generator_help()): chat, shared,
   // agent. Equal specs give equal traces.
   //
   // Errors name file and line, or the parameter and what is allowed: unreadable file, no row, a
   // line that is not such an object (also a cut last one), a missing, negative or too large number,
   // a wrong number of ids.
-  static config::Parsed<Trace> open(const std::string& spec, std::size_t limit = no_limit);
+  static config::Parsed<Trace> open(const std::string& spec, std::size_t limit = no_limit,
+                                    Turns turns = Turns::apart);
 
   [[nodiscard]] std::size_t size() const { return rows_.size(); }
   // Requires index < size().
@@ -115,7 +124,7 @@ class TraceBuilder {
 };
 
 // Readers behind Trace::open.
-config::Parsed<Trace> read_trace_file(const std::string& path, std::size_t limit);
+config::Parsed<Trace> read_trace_file(const std::string& path, std::size_t limit, Turns turns);
 config::Parsed<Trace> generate_trace(std::string_view spec, std::size_t limit);
 
 }  // namespace kvc::host

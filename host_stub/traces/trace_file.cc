@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "host_stub/traces/trace.h"
+#include "host_stub/traces/turn_joiner.h"
 
 namespace kvc::host {
 namespace {
@@ -69,7 +70,7 @@ const Json& array_field(const Json& row, const char* key) {
   return value;
 }
 
-void add_mooncake_row(const Json& row, TraceBuilder& builder) {
+void add_mooncake_row(const Json& row, TurnJoiner& turns, TraceBuilder& builder) {
   const std::uint64_t at_ms = timestamp(field(row, "timestamp"));
   const std::uint64_t tokens =
       whole_number(field(row, "input_length"), "\"input_length\"", 1, Trace::tokens_largest);
@@ -82,10 +83,11 @@ void add_mooncake_row(const Json& row, TraceBuilder& builder) {
                  std::to_string(tokens) + "; at " + std::to_string(tokens_per_hash_id) +
                  " tokens each it must be " + std::to_string(wanted)};
   }
+  turns.begin();
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const std::uint64_t id =
         whole_number(ids[i], "\"hash_ids\"[" + std::to_string(i) + "]", 0, INT64_MAX);
-    builder.add_run(id, std::min(tokens_per_hash_id, tokens - i * tokens_per_hash_id));
+    turns.add(id, std::min(tokens_per_hash_id, tokens - i * tokens_per_hash_id), builder);
   }
   builder.end_row(at_ms, output);
 }
@@ -158,7 +160,7 @@ Json parse_line(const std::string& line, bool last_and_unended) {
 
 enum class Format { unknown, mooncake, tokens };
 
-void add_row(const Json& row, Format& format, TraceBuilder& builder) {
+void add_row(const Json& row, Format& format, TurnJoiner& turns, TraceBuilder& builder) {
   const Format here = row.contains("prompt") ? Format::tokens : Format::mooncake;
   if (here == Format::tokens && row.contains("hash_ids")) {
     throw BadRow{"the row has both \"prompt\" and \"hash_ids\"; it must be one of them"};
@@ -168,12 +170,12 @@ void add_row(const Json& row, Format& format, TraceBuilder& builder) {
     throw BadRow{
         "rows with \"prompt\" and rows with \"hash_ids\" in one file; it must be one kind"};
   }
-  here == Format::tokens ? add_token_row(row, builder) : add_mooncake_row(row, builder);
+  here == Format::tokens ? add_token_row(row, builder) : add_mooncake_row(row, turns, builder);
 }
 
 }  // namespace
 
-config::Parsed<Trace> read_trace_file(const std::string& path, std::size_t limit) {
+config::Parsed<Trace> read_trace_file(const std::string& path, std::size_t limit, Turns turns) {
   const std::string name = config::one_line(path);
   std::error_code unknown;
   if (std::filesystem::is_directory(path, unknown)) {
@@ -183,6 +185,7 @@ config::Parsed<Trace> read_trace_file(const std::string& path, std::size_t limit
   if (!file) return config::ParseError{name + ": cannot be opened: " + std::strerror(errno)};
   TraceBuilder builder;
   Format format = Format::unknown;
+  TurnJoiner joiner(turns, tokens_per_hash_id);
   std::vector<char> chunk(std::size_t{64} << 10U);
   std::string line;
   std::size_t number = 0;
@@ -193,7 +196,7 @@ config::Parsed<Trace> read_trace_file(const std::string& path, std::size_t limit
         --number;
         break;
       }
-      add_row(parse_line(line, file.eof()), format, builder);
+      add_row(parse_line(line, file.eof()), format, joiner, builder);
     }
   } catch (const BadRow& bad) {
     return config::ParseError{name + ":" + std::to_string(number) + ": " + bad.why};

@@ -8,6 +8,7 @@ namespace {
 
 using kvc::host::TokenId;
 using kvc::host::Trace;
+using kvc::host::Turns;
 
 // A file with the given bytes; gone at the end of the test.
 class File {
@@ -27,9 +28,10 @@ class File {
   std::string path_;
 };
 
-Trace good(const std::string& content, std::size_t limit = Trace::no_limit) {
+Trace good(const std::string& content, std::size_t limit = Trace::no_limit,
+           Turns turns = Turns::apart) {
   const File file(content);
-  auto trace = Trace::open(file.path(), limit);
+  auto trace = Trace::open(file.path(), limit, turns);
   if (!trace.ok()) BOOST_FAIL(trace.error().text);
   return std::move(trace.value());
 }
@@ -89,6 +91,59 @@ BOOST_AUTO_TEST_CASE(equal_hash_ids_give_equal_tokens_and_others_differ_from_the
   BOOST_TEST(std::equal(a.begin() + 512, a.end(), c.begin()));
   for (const auto token : a) BOOST_REQUIRE(token < (1U << 31U));
   BOOST_TEST(prompt(trace, 0) == a, boost::test_tools::per_element());
+}
+
+std::size_t shared(const Trace& trace, std::size_t one, std::size_t other) {
+  const auto a = prompt(trace, one);
+  const auto b = prompt(trace, other);
+  std::size_t n = 0;
+  while (n < std::min(a.size(), b.size()) && a[n] == b[n]) ++n;
+  return n;
+}
+
+// 1: 512 + 188; 2 continues it, 3 continues 2; 4 branches off behind the first block of 3.
+const std::string turns_rows =
+    R"({"timestamp":0,"input_length":700,"output_length":1,"hash_ids":[1,2]}
+{"timestamp":0,"input_length":1200,"output_length":1,"hash_ids":[1,3,4]}
+{"timestamp":0,"input_length":1500,"output_length":1,"hash_ids":[1,3,5]}
+{"timestamp":0,"input_length":1501,"output_length":1,"hash_ids":[1,3,6]}
+{"timestamp":0,"input_length":1501,"output_length":1,"hash_ids":[1,3,9]}
+{"timestamp":0,"input_length":1300,"output_length":1,"hash_ids":[1,7,8]}
+{"timestamp":0,"input_length":800,"output_length":1,"hash_ids":[1,3]}
+)";
+
+BOOST_AUTO_TEST_CASE(
+    a_continued_turn_repeats_the_last_block_of_the_latest_prompt_that_ended_there) {
+  const auto trace = good(turns_rows, Trace::no_limit, Turns::continued);
+  BOOST_TEST(shared(trace, 0, 1) == 700U);
+  BOOST_TEST(shared(trace, 1, 2) == 1200U);
+  BOOST_TEST(shared(trace, 2, 3) == 1500U);
+  BOOST_TEST(shared(trace, 3, 4) == 1024U);  // as long, and another one
+  BOOST_TEST(shared(trace, 0, 5) == 700U);
+  BOOST_TEST(shared(trace, 1, 6) == 800U);
+  BOOST_TEST(shared(trace, 5, 1) == 700U);
+  for (std::size_t i = 0; i < trace.size(); ++i)
+    BOOST_TEST(prompt(trace, i).size() == trace.request(i).prompt_tokens);
+}
+
+BOOST_AUTO_TEST_CASE(turns_apart_share_whole_blocks_alone) {
+  const auto trace = good(turns_rows);
+  BOOST_TEST(shared(trace, 0, 1) == 512U);
+  BOOST_TEST(shared(trace, 1, 2) == 1024U);
+  BOOST_TEST(shared(trace, 1, 6) == 800U);
+}
+
+BOOST_AUTO_TEST_CASE(a_shared_system_prompt_is_nobodys_earlier_turn) {
+  std::string rows = R"({"timestamp":0,"input_length":600,"output_length":1,"hash_ids":[1,99]})";
+  for (int i = 2; i < 12; ++i) {
+    rows +=
+        "\n"
+        R"({"timestamp":0,"input_length":900,"output_length":1,"hash_ids":[1,)" +
+        std::to_string(i) + "]}";
+  }
+  const auto trace = good(rows, Trace::no_limit, Turns::continued);
+  BOOST_TEST(shared(trace, 0, 1) == 600U);
+  BOOST_TEST(shared(trace, 9, 10) == 512U);
 }
 
 BOOST_AUTO_TEST_CASE(a_token_row_is_read) {

@@ -28,7 +28,7 @@ class Ghosts {
   // False: no memory. Requires capacity > 0.
   [[nodiscard]] bool make(std::uint64_t capacity) {
     capacity_ = capacity;
-    places_ = capacity * 3 / 2 + 8;
+    places_ = capacity * 2 + 8;
     return ghosts_.size_for(capacity) && table_.size_for(places_);
   }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 namespace kvc::tier {
 
@@ -34,6 +35,8 @@ bool HazardPolicy::make() {
   lists_.resize(ClassCode::count);
   worths_.make(ClassCode::count);
   skipped_.reserve(ClassCode::count);
+  changed_.reserve(ClassCode::count);
+  changed_at_.assign(ClassCode::count, 0);
   samples_.make();
   const std::uint64_t ghosts = std::max<std::uint64_t>(1, ctx_.slots + ctx_.ghosts_more);
   std::uint32_t shift = 0;
@@ -41,7 +44,10 @@ bool HazardPolicy::make() {
   sample_mask_ = (std::uint64_t{1} << shift) - 1;
   const auto samples_of = static_cast<float>(std::uint64_t{1} << shift);
   survival_.make(std::max(0.5F, 8.0F / samples_of));
-  if (!Policy::make() || !ghosts_.make(ghosts)) return false;
+  if (!Policy::make() || !ghosts_.make(ghosts) || !ghost_samples_.size_for(ghosts) ||
+      !slot_samples_.size_for(ctx_.slots)) {
+    return false;
+  }
   return ctx_.slots == 0 || ctx_.open_runs == 0 || runs_.size_for(ctx_.slots + ctx_.open_runs);
 }
 
@@ -103,22 +109,45 @@ void HazardPolicy::expose(const Mark& mark, Samples::Sample& sample) {
   sample.accounted = now_;
 }
 
-void HazardPolicy::expose_sampled(const Mark& mark, std::uint64_t tag) {
-  if (!mark.has(Mark::sampled_bit)) return;
-  Samples::Sample* sample = samples_.find(tag);
-  KVC_CHECK(sample != nullptr);
-  expose(mark, *sample);
+void HazardPolicy::expose_sampled(const Mark& mark, std::uint32_t where) {
+  if (mark.has(Mark::sampled_bit)) expose(mark, samples_[sample_at(where) - 1]);
 }
 
 void HazardPolicy::start_sample(Mark& mark, std::uint64_t tag, std::uint32_t where) {
   if ((tag & sample_mask_) != 0) return;
-  mark.set(Mark::sampled_bit, samples_.insert({tag, where, now_}));
+  const std::uint32_t id = samples_.add({where, now_});
+  if (id == Samples::none) return;
+  if ((where & Samples::ghost_bit) == 0 && !slot_samples_.ensure(std::uint64_t{where} + 1)) {
+    throw std::bad_alloc();
+  }
+  sample_at(where) = id + 1;
+  mark.set(Mark::sampled_bit, true);
 }
 
-ClassId HazardPolicy::use(Mark& mark, std::uint64_t tag, const RunMark& run, std::uint32_t part) {
+void HazardPolicy::move_sample(std::uint32_t from, std::uint32_t to) {
+  if ((to & Samples::ghost_bit) == 0 && !slot_samples_.ensure(std::uint64_t{to} + 1)) {
+    throw std::bad_alloc();
+  }
+  const std::uint32_t id = sample_at(from) - 1;
+  sample_at(from) = 0;
+  sample_at(to) = id + 1;
+  samples_[id].where = to;
+}
+
+void HazardPolicy::end_sample(const Mark& mark, std::uint32_t where) {
+  if (!mark.has(Mark::sampled_bit)) return;
+  expose_sampled(mark, where);
+  const std::uint32_t id = sample_at(where) - 1;
+  sample_at(where) = 0;
+  samples_.erase(id);
+  if (id < samples_.size()) sample_at(samples_[id].where) = id + 1;
+}
+
+ClassId HazardPolicy::use(Mark& mark, std::uint32_t where, const RunMark& run, std::uint32_t part) {
   if (mark.has(Mark::sampled_bit)) {
-    expose_sampled(mark, tag);
-    survival_.hit(mark.list, now_ - mark.stamp);
+    Samples::Sample& sample = samples_[sample_at(where) - 1];
+    survival_.hit(mark.list, sample.accounted - mark.stamp, now_ - mark.stamp);
+    sample.accounted = now_;
   }
   mark.touches =
       static_cast<std::uint8_t>(std::min<std::uint32_t>(mark.touches + 1U, touches_most));
@@ -132,11 +161,7 @@ GhostId HazardPolicy::add_ghost(std::uint64_t tag, const Mark& mark) {
 }
 
 void HazardPolicy::forget_ghost(GhostId ghost) {
-  const Ghosts::Ghost& g = ghosts_[ghost];
-  if (g.mark.has(Mark::sampled_bit)) {
-    expose_sampled(g.mark, g.tag);
-    samples_.erase(g.tag);
-  }
+  end_sample(ghosts_[ghost].mark, ghost | Samples::ghost_bit);
   ghosts_.erase(ghost);
 }
 
@@ -145,7 +170,7 @@ void HazardPolicy::use_ghost(std::uint64_t tag, const RunMark& run, bool last) {
   GhostId ghost = ghosts_.find(tag);
   if (ghost != no_ghost) {
     Mark& mark = ghosts_[ghost].mark;
-    mark.list = use(mark, tag, run, part_prompt);
+    mark.list = use(mark, ghost | Samples::ghost_bit, run, part_prompt);
     mark.set(counted_bit, false);
     ghosts_.make_youngest(ghost);
   } else {
@@ -166,20 +191,25 @@ void HazardPolicy::begin(RunId run_id, const KeyView& keys, Tokens prompt) {
   const Known known = known_part(keys, path);
   classify(run, known, count, prompt);
   if (known.last != nullptr && ctx_.block * known.blocks < prompt) set_fan(*known.last);
+  std::array<std::uint64_t, ahead> tags{};  // of what is not here, at the position mod `ahead`
+  const auto prepare = [&](std::uint64_t position) {
+    if (path[position] != no_slot) return expect(path[position]);
+    std::uint64_t& tag = tags[position % ahead];
+    tag = tag_of(key_of(keys, position));
+    ghosts_.expect_find(tag);
+  };
+  for (std::uint64_t i = count; i > 0 && i + ahead > count; --i) prepare(i - 1);
   for (std::uint64_t i = count; i > 0; --i) {
-    if (i > ahead) {
-      expect(path[i - 1 - ahead]);
-      if (path[i - 1 - ahead] == no_slot) ghosts_.expect_find(tag_of(key_of(keys, i - 1 - ahead)));
-    }
     const SlotId slot = path[i - 1];
     const bool last = i == count;
+    const std::uint64_t tag = tags[(i - 1) % ahead];
+    if (i > ahead) prepare(i - 1 - ahead);
     if (slot == no_slot) {
-      use_ghost(tag_of(key_of(keys, i - 1)), run, last);
+      use_ghost(tag, run, last);
       continue;
     }
     Mark& mark = marks_[slot];
-    const std::uint64_t tag = mark.has(Mark::sampled_bit) ? tag_of(slot) : 0;
-    const ClassId id = use(mark, tag, run, part_prompt);
+    const ClassId id = use(mark, slot, run, part_prompt);
     if (last) mark.set(Mark::end_bit, true);
     move_young(slot, id);
   }
@@ -188,15 +218,17 @@ void HazardPolicy::begin(RunId run_id, const KeyView& keys, Tokens prompt) {
 void HazardPolicy::settle(std::uint64_t tag, SlotId slot, const RunMark& run, std::uint32_t out,
                           std::uint32_t part, bool last) {
   Mark* mark = nullptr;
+  std::uint32_t where = slot;
   if (slot != no_slot) {
     mark = &marks_[slot];
   } else if (const GhostId ghost = ghosts_.find(tag); ghost != no_ghost) {
     mark = &ghosts_[ghost].mark;
+    where = ghost | Samples::ghost_bit;
   }
   if (mark == nullptr) return;
   if (last) mark->set(Mark::end_bit, true);
   if (mark->stamp != run.request) return;
-  expose_sampled(*mark, tag);
+  expose_sampled(*mark, where);
   const ClassId id = class_of(run, out, mark->touches, part);
   if (slot == no_slot) {
     mark->list = id;
@@ -214,8 +246,7 @@ void HazardPolicy::end(RunId run_id, const KeyView& keys, Tokens answer) {
   for (std::uint64_t i = count; i > 0; --i) {
     if (i > ahead) expect(path[i - 1 - ahead]);
     const SlotId slot = path[i - 1];
-    const bool needs_tag = slot == no_slot || marks_[slot].has(Mark::sampled_bit);
-    settle(needs_tag ? tag_of(key_of(keys, i - 1)) : 0, slot, run, out,
+    settle(slot == no_slot ? tag_of(key_of(keys, i - 1)) : 0, slot, run, out,
            part_of(true, ctx_.block * i, run), i == count);
   }
 }
@@ -235,18 +266,17 @@ void HazardPolicy::reserved(SlotId slot, RunId run_id) {
   }
   mark = ghosts_[ghost].mark;
   mark.set(counted_bit, false);
-  if (mark.has(Mark::sampled_bit)) samples_.find(tag)->where = slot;
+  if (mark.has(Mark::sampled_bit)) move_sample(ghost | Samples::ghost_bit, slot);
   ghosts_.erase(ghost);
-  if (mark.stamp < stamp_of(run)) mark.list = use(mark, tag, run, part);
+  if (mark.stamp < stamp_of(run)) mark.list = use(mark, slot, run, part);
 }
 
 void HazardPolicy::touched(SlotId slot, RunId run_id) {
   const RunMark& run = runs_[run_id];
   Mark& mark = marks_[slot];
   if (mark.stamp >= stamp_of(run)) return;
-  const Record& r = ctx_.records[slot];
-  const std::uint64_t tag = tag_of_entry(r.group(), Tokens{r.end}, ctx_.records.key(slot));
-  move_young(slot, use(mark, tag, run, part_of(is_chain(slot), Tokens{r.end}, run)));
+  const Tokens end{ctx_.records[slot].end};
+  move_young(slot, use(mark, slot, run, part_of(is_chain(slot), end, run)));
 }
 
 void HazardPolicy::gone(SlotId slot) {
@@ -254,42 +284,48 @@ void HazardPolicy::gone(SlotId slot) {
   const Mark mark = marks_[slot];
   marks_[slot] = {};
   if (mark.touches == 0) return;
-  const Record& r = ctx_.records[slot];
-  const std::uint64_t tag = tag_of_entry(r.group(), Tokens{r.end}, ctx_.records.key(slot));
+  const std::uint64_t tag = is_chain(slot) ? tag_of(slot) : 0;
   // Keys with the same tag are one ghost.
-  if (is_chain(slot) && ghosts_.find(tag) == no_ghost) {
-    const GhostId ghost = add_ghost(tag, mark);
-    if (mark.has(Mark::sampled_bit)) samples_.find(tag)->where = ghost | Samples::ghost_bit;
-  } else if (mark.has(Mark::sampled_bit)) {
-    expose_sampled(mark, tag);
-    samples_.erase(tag);
-  }
+  if (tag == 0 || ghosts_.find(tag) != no_ghost) return end_sample(mark, slot);
+  const GhostId ghost = add_ghost(tag, mark);
+  if (mark.has(Mark::sampled_bit)) move_sample(slot, ghost | Samples::ghost_bit);
 }
 
 void HazardPolicy::reset() {
   Policy::reset();
   ghosts_.clear();
+  for (std::uint32_t id = 0; id < samples_.size(); ++id) sample_at(samples_[id].where) = 0;
   samples_.clear();
 }
 
-void HazardPolicy::rekey(std::uint16_t id) {
+void HazardPolicy::rekey(std::uint16_t id, std::uint32_t now) {
   const SlotId old = lists_[id].old;
   worths_.set(id,
-              old == no_slot ? WorthIndex::empty : survival_.worth(id, now_ - marks_[old].stamp));
+              old == no_slot ? WorthIndex::empty : survival_.worth(id, now - marks_[old].stamp));
+}
+
+void HazardPolicy::rekey_changed() {
+  for (const std::uint16_t id : changed_) {
+    rekey(id, changed_at_[id] - 1);
+    changed_at_[id] = 0;
+  }
+  changed_.clear();
 }
 
 void HazardPolicy::rekey_all() {
-  for (std::uint32_t id = 0; id < survival_.used(); ++id) rekey(static_cast<std::uint16_t>(id));
+  rekey_changed();
+  for (std::uint32_t id = 0; id < survival_.used(); ++id)
+    rekey(static_cast<std::uint16_t>(id), now_);
 }
 
 bool HazardPolicy::maintain() {
   const std::uint32_t period = now_ < early ? refresh_every_early : refresh_every;
   if (now_ - refreshed_ < period) return false;
   refreshed_ = now_;
-  for (Samples::Sample& s : samples_.table()) {
-    if (s.tag == 0) continue;
-    const bool ghost = (s.where & Samples::ghost_bit) != 0;
-    expose(ghost ? ghosts_[s.where & ~Samples::ghost_bit].mark : marks_[s.where], s);
+  for (std::uint32_t id = 0; id < samples_.size(); ++id) {
+    const std::uint32_t where = samples_[id].where;
+    const bool ghost = (where & Samples::ghost_bit) != 0;
+    expose(ghost ? ghosts_[where & ~Samples::ghost_bit].mark : marks_[where], samples_[id]);
   }
   survival_.refresh();
   rekey_all();
@@ -322,6 +358,7 @@ SlotId HazardPolicy::victim(RunId store_run, const Newcomer& newcomer, bool& dec
   SlotId slot = no_slot;
   skipped_.clear();
   for (;;) {
+    rekey_changed();
     const auto id = static_cast<std::uint16_t>(worths_.least(survival_.used()));
     if (worths_.at(id) == WorthIndex::empty) break;
     const SlotId old = lists_[id].old;
@@ -338,7 +375,7 @@ SlotId HazardPolicy::victim(RunId store_run, const Newcomer& newcomer, bool& dec
     worths_.set(id, WorthIndex::empty);
   }
   declined = slot != no_slot && !worth_more(slot, newcomer, store_run);
-  for (const std::uint16_t id : skipped_) rekey(id);
+  for (const std::uint16_t id : skipped_) rekey(id, now_);
   return declined ? no_slot : slot;
 }
 

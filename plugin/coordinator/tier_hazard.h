@@ -9,35 +9,38 @@
 
 namespace kvc::tier {
 
-// Where a sampled entry is, and up to when its class has its waiting time.
+// Where sampled entries are, and up to when their classes have their waiting times.
 class Samples {
  public:
   struct Sample {
-    std::uint64_t tag;  // 0: empty
     std::uint32_t where;
     std::uint32_t accounted;
   };
   static constexpr std::uint32_t ghost_bit = 1U << 31U;
-  static constexpr std::uint32_t wanted = 32'768;
+  static constexpr std::uint32_t wanted = 16'384;
   static constexpr std::uint32_t most = wanted * 3 / 2;
+  static constexpr std::uint32_t none = UINT32_MAX;
 
-  void make() { table_.resize(places); }
-  [[nodiscard]] Sample* find(std::uint64_t tag);
-  // False: as many as can be are there, or one of this tag is.
-  bool insert(const Sample& sample);
-  void erase(std::uint64_t tag);
-  void clear();
-  [[nodiscard]] std::uint32_t size() const { return size_; }
-  [[nodiscard]] std::vector<Sample>& table() { return table_; }
-  [[nodiscard]] std::uint64_t bytes() const { return table_.size() * sizeof(Sample); }
+  void make() { all_.reserve(most); }
+  // Its id, until others end; `none`: as many as can be are there.
+  [[nodiscard]] std::uint32_t add(const Sample& sample) {
+    if (all_.size() == most) return none;
+    all_.push_back(sample);
+    return size() - 1;
+  }
+  // The last one takes its id.
+  void erase(std::uint32_t id) {
+    all_[id] = all_.back();
+    all_.pop_back();
+  }
+  void clear() { all_.clear(); }
+  [[nodiscard]] Sample& operator[](std::uint32_t id) { return all_[id]; }
+  [[nodiscard]] const Sample& operator[](std::uint32_t id) const { return all_[id]; }
+  [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(all_.size()); }
+  [[nodiscard]] std::uint64_t bytes() const { return all_.capacity() * sizeof(Sample); }
 
  private:
-  static constexpr std::uint32_t places = 2 * wanted;
-  [[nodiscard]] static std::uint32_t home(std::uint64_t tag) {
-    return static_cast<std::uint32_t>(tag >> 40U) % places;
-  }
-  std::vector<Sample> table_;
-  std::uint32_t size_ = 0;
+  std::vector<Sample> all_;
 };
 
 // Old ends of classes by worth: a tree of minima, two levels deep.
@@ -108,19 +111,32 @@ class HazardPolicy final : public Policy {
   }
   // Gives the class of the mark its waiting time until now.
   void expose(const Mark& mark, Samples::Sample& sample);
-  void expose_sampled(const Mark& mark, std::uint64_t tag);
+  void expose_sampled(const Mark& mark, std::uint32_t where);
   // A further use, by the run's request: all of the mark but its class, which is returned.
-  [[nodiscard]] ClassId use(Mark& mark, std::uint64_t tag, const RunMark& run, std::uint32_t part);
+  [[nodiscard]] ClassId use(Mark& mark, std::uint32_t where, const RunMark& run,
+                            std::uint32_t part);
   void use_ghost(std::uint64_t tag, const RunMark& run, bool last);
   // The request's answer is known: the class of what it touched last.
   void settle(std::uint64_t tag, SlotId slot, const RunMark& run, std::uint32_t out,
               std::uint32_t part, bool last);
   GhostId add_ghost(std::uint64_t tag, const Mark& mark);
   void forget_ghost(GhostId ghost);
+  // The id + 1 of the sample of the slot, or with ghost_bit of the ghost.
+  [[nodiscard]] std::uint32_t& sample_at(std::uint32_t where) {
+    return (where & Samples::ghost_bit) != 0 ? ghost_samples_[where & ~Samples::ghost_bit]
+                                             : slot_samples_[where];
+  }
   void start_sample(Mark& mark, std::uint64_t tag, std::uint32_t where);
+  void move_sample(std::uint32_t from, std::uint32_t to);
+  void end_sample(const Mark& mark, std::uint32_t where);
   [[nodiscard]] bool worth_more(SlotId slot, const Newcomer& newcomer, RunId run);
-  void old_end_changed(std::uint16_t list) override { rekey(list); }
-  void rekey(std::uint16_t id);
+  // Keys are computed when a victim is looked for, as of the request of the change.
+  void old_end_changed(std::uint16_t list) override {
+    if (changed_at_[list] == 0) changed_.push_back(list);
+    changed_at_[list] = now_ + 1;
+  }
+  void rekey(std::uint16_t id, std::uint32_t now);
+  void rekey_changed();
   void rekey_all();
 
   Ghosts ghosts_;
@@ -128,7 +144,11 @@ class HazardPolicy final : public Policy {
   Samples samples_;
   WorthIndex worths_;
   SlabArray<RunMark> runs_;
+  SlabArray<std::uint32_t> slot_samples_;
+  SlabArray<std::uint32_t> ghost_samples_;
   std::vector<std::uint16_t> skipped_;
+  std::vector<std::uint16_t> changed_;     // lists whose old end changed
+  std::vector<std::uint32_t> changed_at_;  // per list: now_ + 1 of its last change; 0: none
   std::uint64_t sample_mask_ = 0;
   std::uint32_t now_ = 0;
   std::uint32_t refreshed_ = 0;

@@ -8,43 +8,6 @@
 
 namespace kvc::tier {
 
-Samples::Sample* Samples::find(std::uint64_t tag) {
-  for (std::uint32_t p = home(tag); table_[p].tag != 0; p = (p + 1) % places)
-    if (table_[p].tag == tag) return &table_[p];
-  return nullptr;
-}
-
-bool Samples::insert(const Sample& sample) {
-  if (size_ == most || find(sample.tag) != nullptr) return false;
-  std::uint32_t p = home(sample.tag);
-  while (table_[p].tag != 0) p = (p + 1) % places;
-  table_[p] = sample;
-  ++size_;
-  return true;
-}
-
-void Samples::erase(std::uint64_t tag) {
-  const Sample* found = find(tag);
-  KVC_CHECK(found != nullptr);
-  auto gap = static_cast<std::uint32_t>(found - table_.data());
-  table_[gap] = Sample{};
-  --size_;
-  // What was pushed behind the gap moves up.
-  for (std::uint32_t p = (gap + 1) % places; table_[p].tag != 0; p = (p + 1) % places) {
-    const std::uint32_t own = home(table_[p].tag);
-    const bool between = gap <= p ? gap < own && own <= p : gap < own || own <= p;
-    if (between) continue;
-    table_[gap] = table_[p];
-    table_[p] = Sample{};
-    gap = p;
-  }
-}
-
-void Samples::clear() {
-  std::fill(table_.begin(), table_.end(), Sample{});
-  size_ = 0;
-}
-
 void WorthIndex::make(std::uint32_t classes) {
   const std::uint32_t spans = (classes + span - 1) / span;
   worths_.assign(std::size_t{spans} * span, empty);
@@ -53,7 +16,10 @@ void WorthIndex::make(std::uint32_t classes) {
 
 void WorthIndex::set(std::uint32_t id, float worth) {
   const std::uint32_t s = id / span;
+  const float before = worths_[id];
   worths_[id] = worth;
+  if (worth <= minima_[s]) minima_[s] = worth;
+  if (worth <= minima_[s] || before > minima_[s]) return;
   const float* first = worths_.data() + std::size_t{s} * span;
   float least = first[0];
   for (std::uint32_t i = 1; i < span; ++i) least = first[i] < least ? first[i] : least;
@@ -77,7 +43,8 @@ PolicyNumbers HazardPolicy::numbers() const {
   n.refreshes = survival_.refreshes();
   n.ghosts = ghosts_.size();
   n.requests = now_;
-  n.bytes = base_bytes() + ghosts_.bytes() + survival_.bytes() + samples_.bytes();
+  n.bytes = base_bytes() + (ctx_.records.used() + ghosts_.size()) * sizeof(std::uint32_t) +
+            ghosts_.bytes() + survival_.bytes() + samples_.bytes();
   return n;
 }
 
@@ -116,7 +83,8 @@ Status HazardPolicy::verify() const {
     return {Code::internal,
             fmt::format("{} entries are sampled, {} samples are kept", sampled, samples_.size())};
   for (std::uint32_t id = 0; id < survival_.used(); ++id)
-    if ((lists_[id].old == no_slot) != (worths_.at(id) == WorthIndex::empty))
+    if (changed_at_[id] == 0 &&
+        (lists_[id].old == no_slot) != (worths_.at(id) == WorthIndex::empty))
       return {Code::internal, fmt::format("class {} has a worth without entry, or none", id)};
   return {};
 }

@@ -104,17 +104,30 @@ SlotId Policy::oldest(std::uint16_t list, RunId store_run) {
   return no_slot;
 }
 
+// Blocks are here root first (design 3.1 a): the last one is found by bisection, and each knows the
+// one before it.
 std::span<const SlotId> Policy::find_path(const KeyView& keys, std::uint64_t count) {
   path_.assign(count, no_slot);
-  if (count == 0) return path_;
-  const auto stride = static_cast<std::ptrdiff_t>(ctx_.block.n / ctx_.unit.n * keys.key_bytes);
-  ctx_.records.find_batch(ctx_.chain, {key_of(keys, 0), stride, count}, path_);
-  // What lookups do not see: on its way in, or bad.
-  constexpr std::uint64_t ahead = 12;
-  for (std::uint64_t i = 0; i < count + ahead; ++i) {
-    if (i < count && path_[i] == no_slot) ctx_.records.expect_find(ctx_.chain, key_of(keys, i));
-    if (i < ahead || path_[i - ahead] != no_slot) continue;
-    path_[i - ahead] = ctx_.records.find(ctx_.chain, key_of(keys, i - ahead));
+  SlotId slot = no_slot;
+  std::uint64_t here = 0;
+  for (std::uint64_t absent = count, next = count; here < absent;) {
+    const SlotId found =
+        next == 0 ? no_slot : ctx_.records.find(ctx_.chain, key_of(keys, next - 1));
+    if (found != no_slot && ctx_.records[found].end == (ctx_.block * next).n) {
+      slot = found;
+      here = next;
+    } else {
+      absent = next - 1;
+    }
+    next = here + (absent - here + 1) / 2;
+  }
+  for (std::uint64_t i = here; i > 0;) {
+    const Record& r = ctx_.records[slot];
+    const auto near = static_cast<std::uint32_t>(std::min<std::uint64_t>(r.stretch(), i - 1));
+    path_[i - 1] = slot;
+    for (std::uint32_t n = 1; n < near; ++n) path_[i - 1 - n] = r.ancestor(slot, n);
+    i -= std::max(near, 1U);
+    slot = near > 0 ? r.ancestor(slot, near) : r.support - 1;
   }
   return path_;
 }

@@ -59,7 +59,8 @@ struct PolicyContext {
 //             while the index is bounded.
 class Policy {
  public:
-  explicit Policy(const PolicyContext& context) : ctx_(context) {}
+  explicit Policy(const PolicyContext& context)
+      : ctx_(context), units_per_block_(context.block.n / context.unit.n) {}
   Policy(const Policy&) = delete;
   Policy& operator=(const Policy&) = delete;
   virtual ~Policy() = default;
@@ -142,7 +143,7 @@ class Policy {
     return std::min(Tokens{keys.count * ctx_.unit.n}, tokens).n / ctx_.block.n;
   }
   [[nodiscard]] const std::byte* key_of(const KeyView& keys, std::uint64_t position) const {
-    return block_key(keys, ctx_.block * (position + 1), ctx_.unit);
+    return keys.at((position + 1) * units_per_block_ - 1);
   }
   // The keyed entries of the first `count` blocks of the path, in any state; no_slot for the
   // others.
@@ -161,6 +162,7 @@ class Policy {
   }
 
   PolicyContext ctx_;
+  std::uint64_t units_per_block_;
   mutable SlabArray<Mark> marks_;
   std::vector<List> lists_;
 

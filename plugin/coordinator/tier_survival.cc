@@ -20,10 +20,7 @@ ClassCode ClassCode::unpack(std::uint32_t code) {
 }
 
 std::uint32_t touch_level(std::uint32_t touches) {
-  if (touches <= 2) return touches <= 1 ? 0 : 1;
-  if (touches <= 5) return 2;
-  if (touches <= 15) return 3;
-  return touches <= 63 ? 4 : 5;
+  return (touches > 1) + (touches > 2) + (touches > 5) + (touches > 15) + (touches > 63);
 }
 
 std::uint32_t new_level(std::uint64_t tokens) {
@@ -59,16 +56,29 @@ ClassId Survival::add(std::uint32_t code) {
   return id;
 }
 
-void Survival::expose(ClassId id, std::uint32_t from, std::uint32_t to) {
-  std::array<std::uint64_t, age_buckets>& risk = classes_[id].counts.risk;
-  std::uint64_t at = std::uint64_t{from} * fractions;
+// Only its first and last bucket are waited in part.
+void Survival::expose(Counts& counts, std::uint32_t from, std::uint32_t to,
+                      std::uint32_t last) const {
+  const std::uint32_t first = bucket_of_age(from);
+  const std::uint64_t begin = std::uint64_t{from} * fractions;
   const std::uint64_t end = std::uint64_t{to} * fractions;
-  for (std::uint32_t b = bucket_of_age(from); at < end; ++b) {
-    const std::uint64_t stop = b + 1 < age_buckets ? std::min(end, edges_[b + 1]) : end;
-    if (stop <= at) continue;
-    risk[b] += stop - at;
-    at = stop;
+  if (first == last) {
+    counts.risk[first] += end - begin;
+    return;
   }
+  counts.risk[first] += edges_[first + 1] - begin;
+  counts.risk[last] += end - edges_[last];
+  ++counts.covered[first + 1];
+  --counts.covered[last];
+}
+
+void Survival::account(Counts& counts) const {
+  std::int64_t times = 0;
+  for (std::uint32_t b = 0; b < age_buckets; ++b) {
+    times += counts.covered[b];
+    counts.risk[b] += static_cast<std::uint64_t>(times) * (edges_[b + 1] - edges_[b]);
+  }
+  counts.covered = {};
 }
 
 namespace {
@@ -137,6 +147,7 @@ Survival::Row Survival::worth_of(const Counts& counts) const {
 
 void Survival::refresh() {
   ++refreshes_;
+  for (Class& c : classes_) account(c.counts);
   pool();
   for (Class& c : classes_) c.worth = worth_of(counts_of(c));
 }

@@ -62,6 +62,8 @@ class Survival {
   struct Counts {
     std::array<std::uint64_t, age_buckets> hits{};
     std::array<std::uint64_t, age_buckets> risk{};
+    // Changes, from bucket to bucket, of how many times all of it was waited, which risk lacks.
+    std::array<std::int32_t, age_buckets> covered{};
     void add(const Counts& other);
   };
   static constexpr std::uint64_t fractions = 256;
@@ -77,9 +79,17 @@ class Survival {
   [[nodiscard]] std::uint32_t used() const { return static_cast<std::uint32_t>(classes_.size()); }
   [[nodiscard]] std::uint32_t code(ClassId id) const { return classes_[id].code; }
 
-  void hit(ClassId id, std::uint32_t age) { ++classes_[id].counts.hits[bucket_of_age(age)]; }
   // An entry of the class was there while its age went from `from` to `to`.
-  void expose(ClassId id, std::uint32_t from, std::uint32_t to);
+  void expose(ClassId id, std::uint32_t from, std::uint32_t to) {
+    if (from < to) expose(classes_[id].counts, from, to, bucket_of_age(to));
+  }
+  // And was used then.
+  void hit(ClassId id, std::uint32_t from, std::uint32_t to) {
+    Counts& counts = classes_[id].counts;
+    const std::uint32_t last = bucket_of_age(to);
+    ++counts.hits[last];
+    if (from < to) expose(counts, from, to, last);
+  }
   // Learns: pooled curve, and the worths of all classes.
   void refresh();
 
@@ -99,6 +109,8 @@ class Survival {
     std::uint32_t code;
   };
   ClassId add(std::uint32_t code);
+  void expose(Counts& counts, std::uint32_t from, std::uint32_t to, std::uint32_t last) const;
+  void account(Counts& counts) const;  // covered into risk
   void pool();
   // Counts of the class, for one whose answers still run with those of its siblings.
   [[nodiscard]] Counts counts_of(const Class& c) const;

@@ -59,7 +59,7 @@ class HazardTwin final : public PolicyTwin, public TwinLists {
  public:
   HazardTwin(const TwinLimits& limits, const TwinFacts& facts) : TwinLists(facts), limits_(limits) {
     std::uint64_t all = 2 * limits.slots + limits.ghosts_more;
-    for (; all > 32768; all /= 2) step_ *= 2;
+    for (; all > 16384; all /= 2) step_ *= 2;
     kappa_ = std::max(0.5F, 8.0F / static_cast<float>(step_));
     pool();
   }
