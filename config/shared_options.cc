@@ -24,6 +24,18 @@ const char* word_of(EvictionKind kind) {
   return "lru";
 }
 
+const char* word_of(StatesKind kind) {
+  switch (kind) {
+    case StatesKind::dense:
+      break;
+    case StatesKind::tail:
+      return "tail";
+    case StatesKind::automatic:
+      return "auto";
+  }
+  return "dense";
+}
+
 std::string number_or(std::uint64_t value, std::uint64_t special, const char* word) {
   return value == special ? toml_quoted(word) : std::to_string(value);
 }
@@ -46,6 +58,7 @@ void read_shared_connector(TomlTable& table, SharedOptions& o) {
                  "a flat index does not know which block continues which; use eviction = \"lru\", "
                  "or index = \"chained\"");
   }
+  take(o.states, table.word("states", {"dense", "tail", "auto"}));
   take(o.lease_steps, table.integer("lease_steps", 1, 8));
   take(o.max_leases, table.integer("max_leases", 1, 65'536));
   take(o.attach_steps,
@@ -66,6 +79,7 @@ std::string shared_connector_toml(const SharedOptions& o) {
   std::ostringstream out;
   out << "index = " << (o.index == IndexKind::chained ? "\"chained\"" : "\"flat\"") << "\n"
       << "eviction = " << toml_quoted(word_of(o.eviction)) << "\n"
+      << "states = " << toml_quoted(word_of(o.states)) << "\n"
       << "lease_steps = " << o.lease_steps << "\n"
       << "max_leases = " << o.max_leases << "\n"
       << "attach_steps = " << number_or(o.attach_steps, UINT64_MAX, "unlimited") << "\n"

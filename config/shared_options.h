@@ -10,6 +10,7 @@
 namespace kvc::config {
 
 enum class IndexKind { chained, flat };
+enum class StatesKind { dense, tail, automatic };    // automatic: "auto"
 enum class EvictionKind { lru, arc, gdsf, hazard };  // hazard: "auto"
 
 // How much is stored, and how long anything may take. Immutable once parsed.
@@ -27,6 +28,8 @@ struct SharedOptions {
   IndexKind index = IndexKind::chained;  // flat: also where the layout has a chain (design 3.1)
   // Who goes when the pool is full, and what is not stored at all (docs/policies.md)
   EvictionKind eviction = EvictionKind::lru;
+  // Which states an engine with kvc.retention/1 is asked for (docs/policies.md)
+  StatesKind states = StatesKind::dense;
   std::uint32_t lease_steps = 1;  // 1 .. 8 (design 2.3 Lease)
   std::uint32_t max_leases = 64;  // 1 .. 65536 (design 2.3 Lease)
   std::uint64_t attach_steps =

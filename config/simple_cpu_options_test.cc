@@ -128,7 +128,7 @@ BOOST_AUTO_TEST_CASE(parsing_the_effective_text_gives_the_same_options) {
     BOOST_TEST(effective_toml(good(text)) == text);
   }
   for (const char* key :
-       {"kind", "mode", "index", "eviction", "lease_steps", "max_leases", "attach_steps",
+       {"kind", "mode", "index", "eviction", "states", "lease_steps", "max_leases", "attach_steps",
         "held_device_blocks_max", "load_deadline_ms", "store_deadline_ms", "store_decode_blocks",
         "single_flight", "event_ring", "plan_bytes_max", "bytes", "unlimited", "copy_threads"}) {
     BOOST_TEST(effective_toml(SimpleCpuOptions{}).find(key) != std::string::npos);

@@ -271,10 +271,20 @@ void Engine::Body::offer_hit_states(const Request& request, const AdmissionPlan&
   if (plan.local == 0) return;
   for (const GroupId g : geometry.cacheable()) {
     const GroupHit& found = plan.hit->groups[g];
-    if (geometry.is_state_align(g) && !found.slots.empty()) {
+    if (geometry.is_state_align(g) && !found.slots.empty() && !request.states_listed) {
       hand_off(request, g, found.slots.back(), plan.local);
     }
   }
+}
+
+// Which states the connector wants of what this admission computes.
+void Engine::Body::ask_retention(Request& request, std::uint64_t begin) {
+  request.states_listed = false;
+  request.states.clear();
+  if (!options.ask_retention || !link_alive() || !request.tracked || begin > request.prompt()) {
+    return;
+  }
+  request.states_listed = link->retained(request.id, begin, request.states);
 }
 
 Admission Engine::Body::admit(const RequestPtr& request, Step& step, std::uint64_t& budget) {
@@ -286,6 +296,7 @@ Admission Engine::Body::admit(const RequestPtr& request, Step& step, std::uint64
   r.junction = hit.uncached_common_prefix.n == 0 ? 0 : hit.tokens.n + hit.uncached_common_prefix.n;
   AdmissionPlan plan;
   if (!connector_lookup(r, plan)) return Admission::aside;
+  ask_retention(r, plan.local + plan.external);
   if (plan.external == 0) {
     plan.chunk = clip(r, plan.local, std::min(r.available() - plan.local, budget));
     if (plan.chunk == 0) return Admission::stop;

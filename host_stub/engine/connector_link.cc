@@ -127,6 +127,11 @@ Status ConnectorLink::open_handles(const Parts& parts) {
     return {static_cast<Code>(status < 0 ? status : KVC_E_INTERNAL),
             refusal("open_scheduler", status, {})};
   }
+  const auto* extension = static_cast<const kvc_retention_api*>(
+      connector_.api.extension(kvc_text_of(KVC_RETENTION_EXTENSION)));
+  if (extension != nullptr && KVC_CAN(extension, kvc_retention_api, boundaries)) {
+    retention_ = extension;
+  }
   for (std::uint32_t rank = 0; rank < parts.ranks; ++rank) {
     open.rank = rank;
     kvc_rank* handle = nullptr;
@@ -253,6 +258,36 @@ kvc_status ConnectorLink::alloc_update(const kvc_alloc_in& in, kvc_alloc_out* ou
   const kvc_status s = connector_.api.alloc_update(sched_, &in, out);
   const kvc_status seen = note("alloc_update", s);
   return s > 0 && seen >= 0 ? s : seen;
+}
+
+bool ConnectorLink::retained(std::uint64_t request, std::uint64_t begin,
+                             std::vector<std::uint64_t>& boundaries) {
+  boundaries.clear();
+  if (!alive() || retention_ == nullptr) return false;
+  kvc_retention_in in{};
+  in.struct_size = sizeof in;
+  in.request = request;
+  in.begin_tokens = begin;
+  kvc_retention_out out{};
+  out.struct_size = sizeof out;
+  const kvc_status s = note("boundaries", retention_->boundaries(sched_, &in, &out));
+  if (s < 0) {
+    fail(fmt::format("boundaries of {} answered {}: {}", request, s, last_error()));
+    return false;
+  }
+  if (out.mode != KVC_RETENTION_LISTED) return false;
+  std::uint64_t before = begin;
+  for (std::uint64_t i = 0; i < out.n_boundaries; ++i) {
+    const std::uint64_t end = out.boundaries[i];
+    if (end <= before || end % hash_unit_ != 0) {
+      fail(fmt::format("boundaries of {} named {} behind {}, in units of {}", request, end, before,
+                       hash_unit_));
+      boundaries.clear();
+      return false;
+    }
+    boundaries.push_back(before = end);
+  }
+  return true;
 }
 
 bool ConnectorLink::build(kvc_step& step, kvc_plan* plan) {

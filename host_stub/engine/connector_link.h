@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <kvc/kvc.h>
+#include <kvc/kvc_retention.h>
 
 #include "host_stub/engine/options.h"
 #include "host_stub/engine/rank_memory.h"
@@ -95,6 +96,9 @@ class ConnectorLink {
   bool build(kvc_step& step, kvc_plan* plan);
   bool end(const kvc_end_in& in, kvc_end_out* out);
   kvc_status reset(std::uint64_t flags);
+  // kvc.retention/1: true, and the boundaries, if only states there are wanted. False: the
+  // connector has no such extension or wish.
+  bool retained(std::uint64_t request, std::uint64_t begin, std::vector<std::uint64_t>& boundaries);
   void pump(std::uint32_t budget);
 
   // Ranks. Submits the plan with "copies of this step are done" and "forward of this step is done".
@@ -152,6 +156,7 @@ class ConnectorLink {
   std::uint64_t hash_unit_;
   kvc_host_api host_{};
   kvc_sched* sched_ = nullptr;
+  const kvc_retention_api* retention_ = nullptr;  // NULL: absent
   std::vector<kvc_rank*> ranks_;
   std::vector<bool> poisoned_;  // ranks that answered KVC_E_INTERNAL: nothing but close and queries
   std::vector<Counter> counters_;

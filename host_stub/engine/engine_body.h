@@ -79,6 +79,7 @@ struct Engine::Body {
   [[nodiscard]] bool hit_is_of_this_step() const;
   [[nodiscard]] bool copies_what_is_not_written(const Step& step) const;
   // False: the connector says later.
+  void ask_retention(Request& request, std::uint64_t begin);
   bool connector_lookup(Request& request, AdmissionPlan& plan);
   // The connector says later, for longer than it is believed.
   bool is_tired_of(Request& request);

@@ -260,6 +260,7 @@ void Engine::Body::tell_end(Request& request, std::int32_t reason) {
       GroupTable& table = request.tables[g];
       const std::uint64_t tail = table.producer_tail;
       if (tail == 0 || tail != request.computed || request.in_flight > 0) continue;
+      if (!request.wants_state(tail)) continue;
       hand_off(request, g, table.blocks[tail / geometry.block_tokens(g).n], tail);
     }
     handoffs.swap(last);

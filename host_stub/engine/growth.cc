@@ -142,7 +142,7 @@ void Engine::Body::move_producer_tail(Request& request, GroupId group, BlockId t
     give_up(request, group, boundary / geometry.block_tokens(group).n, to);
     states_of_step.push_back(to);
   }
-  hand_off(request, group, to, boundary);
+  if (request.wants_state(boundary)) hand_off(request, group, to, boundary);
 }
 
 void Engine::Body::register_keys(Request& request, std::uint64_t tokens) {
@@ -156,6 +156,7 @@ void Engine::Body::register_keys(Request& request, std::uint64_t tokens) {
     in.computed = {tokens};
     in.prompt = {request.prompt()};
     in.junction = {request.junction};
+    if (request.states_listed && request.wants_state(tokens)) in.kept = {tokens};
     RegisterOutput out;
     const Code code = register_blocks(geometry, device->pool(), in, table.cursor, out);
     KVC_CHECK(code == Code::ok);
@@ -175,6 +176,13 @@ void Engine::Body::register_chunk(Request& request, std::uint64_t end) {
     if (!geometry.is_state_align(g)) continue;
     if (end == geometry.partial_tail(g, {request.prompt()}).n) {
       table.producer_tail = end;
+    } else if (request.states_listed) {
+      if (!request.wants_state(end)) continue;
+      if (end % span == 0) {
+        table.boundaries.push_back(end);
+      } else {
+        table.producer_tail = end;
+      }
     } else if (end % span == 0 &&
                keeps_state(geometry, g, {end}, {request.prompt()}, {request.junction})) {
       table.boundaries.push_back(end);

@@ -73,11 +73,13 @@ struct EngineOptions {
   std::uint64_t max_request_bytes =
       0;                               // for the connector; 0: by max_live_requests and the lengths
   std::int64_t retention_tokens = -1;  // kvc_open.retention_tokens
-  bool draft_drop = false;             // KVC_OPEN_DRAFT_DROP
-  bool stepped = false;                // KVC_HOST_STEPPED; needs hooks.now_ns
-  bool rank_verdicts = false;          // act on load items of ranks (KVC_HOST_RANK_VERDICTS)
-  bool block_query = true;             // KVC_HOST_BLOCK_QUERY; never with the device cache off
-  bool verify = true;                  // compare every block after a load and at the end of prefill
+  // Ask a connector with kvc.retention/1 which states it wants (kvc_retention.h).
+  bool ask_retention = true;
+  bool draft_drop = false;     // KVC_OPEN_DRAFT_DROP
+  bool stepped = false;        // KVC_HOST_STEPPED; needs hooks.now_ns
+  bool rank_verdicts = false;  // act on load items of ranks (KVC_HOST_RANK_VERDICTS)
+  bool block_query = true;     // KVC_HOST_BLOCK_QUERY; never with the device cache off
+  bool verify = true;          // compare every block after a load and at the end of prefill
   std::string connector_toml;
   // An answer "ask again later" is believed for so long per admission, then the request runs with
   // what the device has. Jobs are waited for as long as one ends in such a time; then the engine

@@ -1,5 +1,6 @@
 // One live request inside the engine, and the work of one step.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -70,6 +71,13 @@ struct Request {
   std::uint64_t in_flight = 0;  // launched steps that were not processed
   std::vector<GroupTable> tables;
   std::uint64_t junction = 0;
+  // kvc.retention/1: only the states at these boundaries are handed off; ascending.
+  bool states_listed = false;
+  std::vector<std::uint64_t> states;
+
+  [[nodiscard]] bool wants_state(std::uint64_t boundary) const {
+    return !states_listed || std::binary_search(states.begin(), states.end(), boundary);
+  }
 
   bool tracked = false;            // the connector knows it
   bool admitted = false;           // once, ever

@@ -45,6 +45,7 @@ std::uint64_t Engine::Body::clip(const Request& request, std::uint64_t start,
   input.prompt = {request.prompt()};
   input.total = {total};
   input.junction = {request.junction};
+  input.stops = request.states;
   return clip_chunk(rules, input).n;
 }
 

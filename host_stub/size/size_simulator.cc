@@ -12,18 +12,6 @@ constexpr std::uint64_t prefix_tags = std::uint64_t{1} << 22U;
 
 }  // namespace
 
-std::string_view name_of(StateRule rule) {
-  switch (rule) {
-    case StateRule::dense:
-      break;
-    case StateRule::tail:
-      return "tail";
-    case StateRule::automatic:
-      return "auto";
-  }
-  return "dense";
-}
-
 Result<std::unique_ptr<SizeSimulator>> SizeSimulator::make(const Geometry& geometry,
                                                            const SizeTrace& trace,
                                                            const SizeSetup& setup) {
@@ -41,7 +29,11 @@ Result<std::unique_ptr<SizeSimulator>> SizeSimulator::make(const Geometry& geome
 
 SizeSimulator::SizeSimulator(const Geometry& geometry, const SizeTrace& trace,
                              const SizeSetup& setup, TierIndex index)
-    : geometry_(geometry), trace_(trace), setup_(setup), index_(std::move(index)) {
+    : geometry_(geometry),
+      trace_(trace),
+      setup_(setup),
+      index_(std::move(index)),
+      plan_(geometry, setup.states, setup.eviction != Eviction::lru) {
   const auto append = [&](auto wanted) {
     for (const GroupId g : geometry.cacheable())
       if (wanted(geometry.group(g).kind) && geometry.chain() != g && !geometry.is_state_align(g))
@@ -55,12 +47,10 @@ SizeSimulator::SizeSimulator(const Geometry& geometry, const SizeTrace& trace,
     if (geometry.group(g).kind == GroupKind::full &&
         geometry.block_tokens(g) > geometry.hash_unit())
       tails_.push_back(g);
-    if (!geometry.is_state_align(g)) continue;
-    states_.push_back(g);
-    state_block_ = std::max(state_block_, geometry.block_tokens(g));
+    if (geometry.is_state_align(g)) states_.push_back(g);
   }
   hit_.reserve(geometry, trace.longest());
-  if (!states_.empty() && !tags_.make(prefix_tags)) throw std::bad_alloc();
+  if (plan_.wants_shared() && !tags_.make(prefix_tags)) throw std::bad_alloc();
 }
 
 SizeCounts SizeSimulator::run() {
@@ -127,24 +117,21 @@ void SizeSimulator::store_positions(GroupId group, const KeyView& keys, RunId ru
 }
 
 void SizeSimulator::list_boundaries(const SizeRequest& request) {
-  boundaries_.clear();
-  const Tokens h = geometry_.hash_unit();
-  const Tokens tail = geometry_.prompt_tail_boundary(
-      states_.empty() ? tails_.front() : states_.front(), request.prompt);
-  if (!states_.empty() && setup_.states == StateRule::dense) {
-    for (Tokens end = state_block_; end <= request.prompt; end = end + state_block_)
-      boundaries_.push_back(end);
+  if (!plan_.any()) {
+    boundaries_.clear();
+    const Tokens tail = geometry_.prompt_tail_boundary(tails_.front(), request.prompt);
+    if (tail != Tokens{}) boundaries_.push_back(tail);
+    return;
   }
-  if (!states_.empty() && setup_.states == StateRule::automatic) {
-    const Tokens shared = h * tags_.note(trace_.prompt_keys(request));
-    if (shared > hit_.tokens && shared < request.prompt) boundaries_.push_back(shared);
-    for (Tokens end = state_block_; setup_.eviction != Eviction::lru && end <= request.prompt;
-         end = end * 2)
-      boundaries_.push_back(end);
+  PromptFacts facts;
+  facts.prompt = request.prompt;
+  facts.begin = hit_.tokens;
+  if (plan_.wants_shared()) {
+    const PrefixTags::Shared shared = tags_.note(trace_.prompt_keys(request));
+    facts.shared = geometry_.hash_unit() * shared.keys;
+    facts.shared_at_end = shared.at_end;
   }
-  if (tail != Tokens{}) boundaries_.push_back(tail);
-  std::sort(boundaries_.begin(), boundaries_.end());
-  boundaries_.erase(std::unique(boundaries_.begin(), boundaries_.end()), boundaries_.end());
+  plan_.list(facts, boundaries_);
 }
 
 void SizeSimulator::store_boundary(Tokens boundary, const KeyView& keys, RunId run) {

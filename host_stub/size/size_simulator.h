@@ -3,23 +3,17 @@
 #pragma once
 #include <cstdint>
 #include <memory>
-#include <string_view>
 #include <vector>
 
 #include "host_stub/size/size_trace.h"
 #include "plugin/coordinator/geometry.h"
 #include "plugin/coordinator/lookup.h"
 #include "plugin/coordinator/prefix_tags.h"
+#include "plugin/coordinator/state_rule.h"
 #include "plugin/coordinator/tier_index.h"
 #include "plugin/core/result.h"
 
 namespace kvc::host {
-
-// At which boundaries of a prompt states (and attention tails) are kept. dense: at every block end
-// and at the prompt's tail. tail: there only. automatic: there, where the prompt leaves what it
-// shares with earlier ones, and, unless eviction is lru, at blocks 1, 2, 4, 8, ...
-enum class StateRule : std::uint8_t { dense, tail, automatic };
-[[nodiscard]] std::string_view name_of(StateRule rule);
 
 struct SizeSetup {
   Eviction eviction = Eviction::lru;
@@ -91,10 +85,10 @@ class SizeSimulator final : private TierSink {
   std::vector<GroupId> positions_;  // groups stored by position, in order
   std::vector<GroupId> tails_;
   std::vector<GroupId> states_;  // handed off at boundaries
-  Tokens state_block_;
   std::vector<SlotId> free_;
   std::vector<SlotId> reserved_;
   std::vector<Tokens> boundaries_;
+  StatePlan plan_;
   PrefixTags tags_;
   SlotId used_ = 0;
   Hit hit_;

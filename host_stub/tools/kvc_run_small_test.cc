@@ -101,6 +101,7 @@ BOOST_AUTO_TEST_CASE(help_and_version_are_printed_and_nothing_is_run) {
                              "--max-running ",
                              "--token-budget ",
                              "--reserve ",
+                             "--retention ",
                              "--ranks ",
                              "--steps-in-flight ",
                              "--seed ",

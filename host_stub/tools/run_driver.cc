@@ -59,6 +59,7 @@ EngineOptions engine_options(const RunOptions& options, const RunInputs& inputs)
   e.ranks = inputs.ranks;
   e.device_cache = options.device_cache;
   e.reserve = options.reserve;
+  e.ask_retention = options.ask_retention;
   e.max_running = options.max_running;
   e.token_budget = options.token_budget;
   e.steps_in_flight = options.steps_in_flight;

@@ -122,6 +122,10 @@ void add_options(CLI::App& app, RunOptions& o) {
              "off: a request starts as soon as its first chunk fits, whatever those that run will "
              "still take; more of them are preempted",
              o.reserve);
+  add_switch(app, "--retention",
+             "off: hand off states without asking the connector which ones it wants "
+             "(kvc.retention/1)",
+             o.ask_retention);
   add_number(app, "--ranks",
              "Workers; a multiple of the model's context parallel size, which is "
              "the default",

@@ -16,13 +16,14 @@ std::uint64_t PrefixTags::tag_of(const std::byte* key, std::uint32_t key_bytes) 
     h = key_hash::mix(h ^ key_hash::load64(key + i), 0x9e3779b97f4a7c15U);
   if (key_bytes % 8 != 0)
     h = key_hash::mix(h ^ key_hash::load64(key + key_bytes - 8), 0x9e3779b97f4a7c15U);
-  return h == 0 ? 1 : h;
+  h &= ~end_bit;
+  return h == 0 ? 2 : h;
 }
 
-bool PrefixTags::has(std::uint64_t tag) const {
-  for (std::uint64_t p = home(tag); table_[p] != 0; p = after(p))
-    if (table_[p] == tag) return true;
-  return false;
+std::uint64_t PrefixTags::place(std::uint64_t tag) const {
+  std::uint64_t p = home(tag);
+  while (table_[p] != 0 && (table_[p] & ~end_bit) != tag) p = after(p);
+  return p;
 }
 
 void PrefixTags::insert(std::uint64_t tag) {
@@ -33,14 +34,11 @@ void PrefixTags::insert(std::uint64_t tag) {
   }
   ring_[next_] = tag;
   next_ = next_ + 1 == capacity_ ? 0 : next_ + 1;
-  std::uint64_t p = home(tag);
-  while (table_[p] != 0) p = after(p);
-  table_[p] = tag;
+  table_[place(tag)] = tag;
 }
 
 void PrefixTags::erase(std::uint64_t tag) {
-  std::uint64_t gap = home(tag);
-  while (table_[gap] != tag) gap = after(gap);
+  std::uint64_t gap = place(tag);
   table_[gap] = 0;
   // What was pushed behind the gap moves up.
   for (std::uint64_t p = after(gap); table_[p] != 0; p = after(p)) {
@@ -53,15 +51,16 @@ void PrefixTags::erase(std::uint64_t tag) {
   }
 }
 
-std::uint64_t PrefixTags::note(const KeyView& path) {
-  std::uint64_t shared = 0;
+PrefixTags::Shared PrefixTags::note(const KeyView& path) {
+  Shared shared;
   bool leading = true;
   for (std::uint64_t i = 0; i < path.count; ++i) {
     const std::uint64_t tag = tag_of(path.at(i), path.key_bytes);
-    const bool known = has(tag);
-    leading = leading && known;
-    shared += leading ? 1 : 0;
-    if (!known) insert(tag);
+    const std::uint64_t known = table_[place(tag)];
+    leading = leading && known != 0;
+    if (leading) shared = {i + 1, (known & end_bit) != 0};
+    if (known == 0) insert(tag);
+    if (i + 1 == path.count) table_[place(tag)] |= end_bit;
   }
   return shared;
 }

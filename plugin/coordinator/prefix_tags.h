@@ -16,9 +16,12 @@ class PrefixTags {
   // False: no memory. Requires capacity > 0.
   [[nodiscard]] bool make(std::uint64_t capacity);
 
-  // Leading keys of the path that an earlier path had; then the path's own are known, too. What is
-  // known again is not newer for that.
-  std::uint64_t note(const KeyView& path);
+  struct Shared {
+    std::uint64_t keys = 0;  // leading ones of the path that an earlier path had
+    bool at_end = false;     // an earlier path ended with the last of them
+  };
+  // Then the path's own are known, too. What is known again is not newer for that.
+  Shared note(const KeyView& path);
   void clear();
   [[nodiscard]] std::uint64_t size() const { return size_; }
   [[nodiscard]] std::uint64_t bytes() const {
@@ -26,17 +29,19 @@ class PrefixTags {
   }
 
  private:
+  static constexpr std::uint64_t end_bit = 1;  // never in a tag
   [[nodiscard]] static std::uint64_t tag_of(const std::byte* key, std::uint32_t key_bytes);
   [[nodiscard]] std::uint64_t home(std::uint64_t tag) const {
     return ((tag >> 32U) * places_) >> 32U;
   }
   [[nodiscard]] std::uint64_t after(std::uint64_t p) const { return p + 1 == places_ ? 0 : p + 1; }
-  [[nodiscard]] bool has(std::uint64_t tag) const;
+  // The place of the tag, or the empty one where it belongs.
+  [[nodiscard]] std::uint64_t place(std::uint64_t tag) const;
   void insert(std::uint64_t tag);
   void erase(std::uint64_t tag);
 
   SlabArray<std::uint64_t> ring_;
-  SlabArray<std::uint64_t> table_;  // 0: empty
+  SlabArray<std::uint64_t> table_;  // the tag, and end_bit where a path ended; 0: empty
   std::uint64_t capacity_ = 0;
   std::uint64_t places_ = 0;
   std::uint64_t size_ = 0;

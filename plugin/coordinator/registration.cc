@@ -11,11 +11,10 @@ const std::byte* parent_key(const KeyView& keys, Tokens end, Tokens span, Tokens
 
 // R-333 and R-334b. The key of a tail inside a full block stays beside the block's own (R-333,
 // measured).
-Code register_tail(const Geometry& geometry, BlockPool& pool, const RegisterInput& in,
+Code register_tail(const Geometry& geometry, BlockPool& pool, const RegisterInput& in, Tokens tail,
                    RegisterOutput& out) {
   const GroupId g = in.group;
   const Tokens h = geometry.hash_unit();
-  const Tokens tail = geometry.partial_tail(g, in.prompt);
   if (tail.n == 0 || tail > in.computed || tail > h * in.keys.count) return Code::ok;
   // A state that stays at its position is written again by the next chunk: only align mode, whose
   // entry moves to a copy first, keeps a state inside a block.
@@ -70,7 +69,11 @@ Code register_blocks(const Geometry& geometry, BlockPool& pool, const RegisterIn
     if (c == Code::arg) return c;
     if (c == Code::ok) ++out.full_blocks;
   }
-  return register_tail(geometry, pool, in, out);
+  const Tokens tail = geometry.partial_tail(g, in.prompt);
+  const Code code = register_tail(geometry, pool, in, tail, out);
+  const bool kept = in.kept != Tokens{} && in.kept != tail && in.kept.n % block.n != 0 &&
+                    geometry.keeps_tails() && geometry.legal_end(g, in.kept);
+  return code == Code::ok && kept ? register_tail(geometry, pool, in, in.kept, out) : code;
 }
 
 }  // namespace kvc

@@ -19,6 +19,9 @@ struct RegisterInput {
   Tokens computed;  // t of R-330: tokens computed once the step that is being planned has run
   Tokens prompt;    // P
   Tokens junction;  // hit + uncached common prefix of the request's own lookup; 0: none
+  // A boundary whose state somebody wants: inside a block it is keyed as a prompt's tail is. 0 or
+  // `computed`.
+  Tokens kept = {};
 };
 
 struct RegisterOutput {

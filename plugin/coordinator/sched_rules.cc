@@ -48,6 +48,8 @@ Tokens clip_chunk(const ChunkRules& rules, const ChunkInput& input) {
     const bool exact = rules.stop_at_junction && junction <= prompt;
     consider(exact ? junction : start + (junction - start) / m * m);
   }
+  const auto next = std::upper_bound(input.stops.begin(), input.stops.end(), start);
+  if (next != input.stops.end()) consider(*next);
   return {stop > start ? stop - start : 0};
 }
 

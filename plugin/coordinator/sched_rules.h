@@ -2,6 +2,7 @@
 // functions.
 #pragma once
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "plugin/core/units.h"
@@ -33,6 +34,8 @@ struct ChunkInput {
   // The backend exports a checkpoint of its own inside this chunk at this position; 0: no (R-560
   // `internal`).
   Tokens internal_checkpoint;
+  // Further stops, ascending, in tokens: boundaries whose states somebody wants.
+  std::span<const std::uint64_t> stops = {};
 };
 
 // Tokens of the next chunk: input.want clipped to the first stop point. 0: wait for a larger

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "plugin/edge/connector.h"
+#include "plugin/edge/retention_extension.h"
 #include "plugin/edge/slots.h"
 #include "plugin/edge/test_extension.h"
 
@@ -23,7 +24,9 @@ kvc_status describe(kvc_description* out) noexcept {
 
 const void* extension(kvc_bytes id) noexcept {
   if (id.data == nullptr) return nullptr;
-  return test_extension({reinterpret_cast<const char*>(id.data), id.size});
+  const std::string_view name(reinterpret_cast<const char*>(id.data), id.size);
+  const void* const table = retention_extension(name);
+  return table != nullptr ? table : test_extension(name);
 }
 
 }  // namespace

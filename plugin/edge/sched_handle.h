@@ -1,6 +1,7 @@
 // The scheduler handle: the role, the host, and the lists between them.
 #pragma once
 #include <kvc/kvc.h>
+#include <kvc/kvc_retention.h>
 
 #include <memory>
 #include <span>
@@ -59,6 +60,7 @@ class SchedOutputs {
   kvc_plan plan(const PlanResult& result);
   kvc_complete_out complete(const CompleteResult& result);
   kvc_end_out end(const EndResult& result);
+  kvc_retention_out retention(const RetentionAnswer& answer);
 
  private:
   Arena<kvc_class> classes_;
@@ -72,6 +74,7 @@ class SchedOutputs {
   Arena<kvc_verdict> verdicts_;
   Arena<kvc_rejected> rejected_;
   Arena<kvc_block> end_held_;
+  Arena<std::uint64_t> boundaries_;
 };
 
 }  // namespace kvc::edge

@@ -3,6 +3,8 @@
 
 #include <kvc/kvc_util.h>
 
+#include "plugin/coordinator/state_rule.h"
+
 namespace kvc::edge {
 
 namespace {
@@ -43,7 +45,8 @@ SchedOutputs::SchedOutputs(const Reserved& reserved, std::pmr::memory_resource* 
       released_(reserved.blocks, memory),
       verdicts_(reserved.jobs, memory),
       rejected_(reserved.jobs, memory),
-      end_held_(reserved.blocks, memory) {}
+      end_held_(reserved.blocks, memory),
+      boundaries_(StatePlan::most, memory) {}
 
 kvc_list SchedOutputs::usable(std::span<const SlotClass> classes) {
   classes_.begin(classes.size());
@@ -114,6 +117,17 @@ kvc_complete_out SchedOutputs::complete(const CompleteResult& result) {
 kvc_end_out SchedOutputs::end(const EndResult& result) {
   end_held_.begin(result.held.size());
   return {sizeof(kvc_end_out), 0, result.job, add_blocks(end_held_, result.held)};
+}
+
+kvc_retention_out SchedOutputs::retention(const RetentionAnswer& answer) {
+  boundaries_.begin(answer.boundaries.size());
+  for (const Tokens end : answer.boundaries) boundaries_.add(end.n);
+  kvc_retention_out out{};
+  out.struct_size = sizeof out;
+  out.mode = answer.listed ? KVC_RETENTION_LISTED : KVC_RETENTION_ENGINE;
+  out.boundaries = boundaries_.data();
+  out.n_boundaries = boundaries_.size();
+  return out;
 }
 
 }  // namespace kvc::edge

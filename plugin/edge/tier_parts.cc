@@ -58,6 +58,18 @@ Eviction eviction_of(config::EvictionKind kind) {
   return Eviction::lru;
 }
 
+StateRule states_of(config::StatesKind kind) {
+  switch (kind) {
+    case config::StatesKind::dense:
+      break;
+    case config::StatesKind::tail:
+      return StateRule::tail;
+    case config::StatesKind::automatic:
+      return StateRule::automatic;
+  }
+  return StateRule::dense;
+}
+
 }  // namespace
 
 void take_shared(const config::SharedOptions& o, FlowOptions& s) {
@@ -68,6 +80,7 @@ void take_shared(const config::SharedOptions& o, FlowOptions& s) {
   s.load_deadline_ms = o.load_deadline_ms;
   s.chained_index = o.index == config::IndexKind::chained;
   s.eviction = eviction_of(o.eviction);
+  s.states = states_of(o.states);
   s.store_decode_blocks = o.store_decode_blocks;
   s.single_flight = o.single_flight;
   s.event_ring_entries = o.event_ring_entries;

@@ -68,6 +68,11 @@ struct alignas(64) Request {
   bool dirty = false;             // explain changed since it was put into the ring
   bool preemption_known = false;  // a lookup told of it before the record does (design 2.3)
 
+  bool states_listed = false;  // the engine asked which states are wanted (kvc.retention/1)
+  bool shared_known = false;   // and the next two say what the prompt shares with earlier ones
+  bool shared_at_end = false;  // which is all of one of them
+  Tokens shared;
+
   bool no_read = false;
   bool keys_frozen = false;  // an extension was refused with Code::full
   bool reset_noted = false;  // its lease or attachment ended by a reset; until a hit or admitted

@@ -259,6 +259,12 @@ struct EndResult {
   std::span<const HeldBlock> held;
 };
 
+// kvc.retention/1: not listed: the engine hands off what it does without it.
+struct RetentionAnswer {
+  bool listed = false;
+  std::span<const Tokens> boundaries;
+};
+
 // One outcome per offer (design 2.5.2). balanced(): published is the sum of the rest.
 struct OfferCounts {
   std::uint64_t published = 0;
@@ -338,6 +344,11 @@ class SchedulerRole {
   [[nodiscard]] virtual Result<CompleteResult> complete(
       std::span<const std::span<const std::uint8_t>> reports) = 0;
   [[nodiscard]] virtual Result<EndResult> request_end(const RequestEnd& end) = 0;
+  // kvc.retention/1 (kvc_retention.h): where states of the request are wanted, which is computed
+  // from `begin` on.
+  [[nodiscard]] virtual Result<RetentionAnswer> retained(RequestId /*request*/, Tokens /*begin*/) {
+    return RetentionAnswer{};
+  }
   // Fills at most out.size() events; true: more wait.
   [[nodiscard]] virtual bool take_events(std::span<CacheEvent> out, std::size_t& count) = 0;
   // Ok or Code::later.

@@ -4,8 +4,11 @@
 
 namespace kvc {
 
-HandoffPlanner::HandoffPlanner(SchedulerCore& core, std::uint64_t expected) : core_(core) {
+HandoffPlanner::HandoffPlanner(SchedulerCore& core, StorePlanner& planner, std::uint64_t expected)
+    : core_(core), planner_(planner) {
   items_.reserve(expected);
+  set_.reserve(expected + core_.geometry.groups());
+  tails_.reserve(core_.geometry.groups());
   offered_.reserve(core.geometry.groups());
 }
 
@@ -16,7 +19,7 @@ OfferCounts& HandoffPlanner::counts_of(RequestIndex index) {
 }
 
 void HandoffPlanner::end(Item& item, Outcome outcome) {
-  core_.ledger.publish_ended(true, outcome, counts_of(item.request));
+  core_.ledger.publish_ended(!item.tail, outcome, counts_of(item.request));
   item.ready = false;
 }
 
@@ -105,6 +108,36 @@ bool HandoffPlanner::often_enough(std::span<const Item> set) {
   return false;
 }
 
+bool HandoffPlanner::collect_set(std::span<const Item> states, StoreSelection& selection) {
+  set_.clear();
+  tails_.clear();
+  const auto first =
+      std::find_if(states.begin(), states.end(), [](const Item& i) { return i.ready; });
+  if (first == states.end()) return false;
+  const Request& r = core_.requests[first->request];
+  if (r.states_listed) planner_.list_tails(r, first->handoff.boundary, tails_);
+  // Supports first: a state hangs on the tail at its end.
+  Outcome missing = Outcome::stored;
+  for (const GroupId g : tails_) {
+    Item item;
+    item.handoff = first->handoff;
+    item.request = first->request;
+    item.tail = item.ready = true;
+    Outcome outcome = Outcome::dropped_null_block;
+    if (!planner_.tail_candidate(item.request, g, item.handoff.boundary, selection, item.candidate,
+                                 outcome)) {
+      missing = outcome;
+    }
+    set_.push_back(item);
+  }
+  set_.insert(set_.end(), states.begin(), states.end());
+  if (missing == Outcome::stored) return true;
+  for (Item& item : set_) {
+    if (item.ready) end(item, missing);
+  }
+  return false;
+}
+
 void HandoffPlanner::offer_set(std::span<Item> set, StoreSelection& selection) {
   if (!often_enough(set)) return;
   std::uint64_t wanted = 0;
@@ -148,7 +181,7 @@ void HandoffPlanner::offer_set(std::span<Item> set, StoreSelection& selection) {
       end(item, refusal);
       continue;
     }
-    core_.ledger.publish(true, counts_of(item.request));
+    core_.ledger.publish(!item.tail, counts_of(item.request));
     selection.commit(item.candidate, item.entry);
   }
 }
@@ -178,7 +211,7 @@ void HandoffPlanner::offer(std::span<const Handoff> handoffs, StoreSelection& se
       item.ready = checked == Checked::ready;
       if (checked == Checked::ended) end(item, outcome);
     }
-    offer_set({items_.data() + first, last - first}, selection);
+    if (collect_set({items_.data() + first, last - first}, selection)) offer_set(set_, selection);
     first = last;
   }
 }

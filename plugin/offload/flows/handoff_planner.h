@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "plugin/offload/flows/store_planner.h"
 #include "plugin/offload/flows/store_selection.h"
 
 namespace kvc {
@@ -12,10 +13,12 @@ namespace kvc {
 // Owns:       scratch space, sized at construction; grows if a record has more hand-offs.
 // Invariants: every hand-off of a tracked, writing request is counted and final in the call, but
 //             none where filled blocks are not offered (R-672: states come as candidates, by
-//             their keys); the states of one (request, boundary) get all their slots or none.
+//             their keys); the states of one (request, boundary) get all their slots or none. Of a
+//             request that asked for a list (kvc.retention/1) the attention tails there are offered
+//             with them, one offer each, all together or none.
 class HandoffPlanner {
  public:
-  HandoffPlanner(SchedulerCore& core, std::uint64_t expected);
+  HandoffPlanner(SchedulerCore& core, StorePlanner& planner, std::uint64_t expected);
 
   // Hand-offs in order of boundary. `confirmed_of` of a request is r.confirmed, this step's.
   void offer(std::span<const Handoff> handoffs, StoreSelection& selection);
@@ -30,6 +33,7 @@ class HandoffPlanner {
     StoreCandidate candidate;
     SlotId entry = no_slot;
     bool ready = false;
+    bool tail = false;  // of attention, offered beside its states
   };
   enum class Checked : std::uint8_t { not_counted, ended, ready };
 
@@ -37,12 +41,17 @@ class HandoffPlanner {
   [[nodiscard]] bool legal(const Handoff& h) const;
   // O-240, for the keys of the set together: false, none of them is an offer.
   [[nodiscard]] bool often_enough(std::span<const Item> set);
+  // Into set_: the attention tails and states of one boundary. False: all have their outcome.
+  [[nodiscard]] bool collect_set(std::span<const Item> states, StoreSelection& selection);
   void offer_set(std::span<Item> set, StoreSelection& selection);
   void end(Item& item, Outcome outcome);
   [[nodiscard]] OfferCounts& counts_of(RequestIndex index);
 
   SchedulerCore& core_;
+  StorePlanner& planner_;
   std::vector<Item> items_;
+  std::vector<Item> set_;
+  std::vector<GroupId> tails_;
   std::vector<OfferedKey> offered_;
   OfferCounts nobody_;  // offers of ids that are unknown
 };

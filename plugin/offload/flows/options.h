@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 
+#include "plugin/coordinator/state_rule.h"
 #include "plugin/coordinator/tier_index.h"
 
 namespace kvc {
@@ -16,12 +17,13 @@ struct FlowOptions {
   std::uint64_t attach_steps = UINT64_MAX;   // LATER answers per admission; UINT64_MAX: no limit
   std::uint64_t held_device_blocks_max = 0;  // 0: the rule of design 2.3 "Holds"
   std::uint64_t load_deadline_ms = 30'000;   // of the ranks; single flight waits half of it
-  bool chained_index = true;          // false: the flat index, also where the layout has a chain
-  Eviction eviction = Eviction::lru;  // lru where the index has no chain
-  bool store_decode_blocks = true;    // false: only positions below the prompt's end are stored
-  bool single_flight = true;          // false: lookup never answers LATER
-  bool store_reachable_only = false;  // windows and states that no hit can need are passed over
-  std::uint32_t store_threshold = 0;  // 2 and more: keys are stored from that offer on (O-240)
+  bool chained_index = true;            // false: the flat index, also where the layout has a chain
+  Eviction eviction = Eviction::lru;    // lru where the index has no chain
+  StateRule states = StateRule::dense;  // which states an engine with kvc.retention/1 is asked for
+  bool store_decode_blocks = true;      // false: only positions below the prompt's end are stored
+  bool single_flight = true;            // false: lookup never answers LATER
+  bool store_reachable_only = false;    // windows and states that no hit can need are passed over
+  std::uint32_t store_threshold = 0;    // 2 and more: keys are stored from that offer on (O-240)
   std::uint32_t max_tracker_size = 64'000;    // >= 1: keys whose offers are counted
   std::uint32_t event_ring_entries = 65'536;  // 0: no events
   std::uint64_t plan_bytes_max = 0;           // 0: by the largest request and step

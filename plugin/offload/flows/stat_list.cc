@@ -93,6 +93,8 @@ RoleNumbers numbers_of(const SchedulerCore& core) {
       policy.refreshes,
       policy.ghosts,
       policy.bytes,
+      c.retention_questions,
+      c.retention_boundaries,
   };
   return n;
 }

@@ -11,7 +11,7 @@ namespace kvc {
 
 // Monotonic unless the name ends in _now. The counters of aliases, directories and the disk tier
 // are 0 in this connector: no slot has two keys, and the offsets of tails never overflow.
-inline constexpr std::array<std::string_view, 59> stat_names{
+inline constexpr std::array<std::string_view, 61> stat_names{
     "host_slots_total",
     "host_slots_used_now",
     "host_slots_leaked_now",
@@ -71,6 +71,8 @@ inline constexpr std::array<std::string_view, 59> stat_names{
     "policy_refreshes",
     "policy_ghosts_now",
     "policy_bytes_now",
+    "retention_questions",
+    "retention_boundaries",
 };
 
 struct RoleNumbers {

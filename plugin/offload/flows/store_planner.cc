@@ -375,6 +375,46 @@ void StorePlanner::offer_tail(RequestIndex index, GroupId group, StoreSelection&
   count(index, counted, false, v);
 }
 
+void StorePlanner::list_tails(const Request& r, Tokens boundary, std::vector<GroupId>& out) const {
+  for (const GroupId g : tails_) {
+    if (boundary.n % core_.tier_geometry.block_tokens(g).n != 0 &&
+        core_.tier_geometry.partial_tail(g, r.prompt) != boundary)
+      out.push_back(g);
+  }
+}
+
+bool StorePlanner::tail_candidate(RequestIndex index, GroupId group, Tokens boundary,
+                                  const StoreSelection& selection, StoreCandidate& c,
+                                  Outcome& outcome) {
+  const Request& r = core_.requests[index];
+  const KeyView keys = core_.requests.keys(r);
+  const Tokens h = core_.geometry.hash_unit();
+  c = {};
+  c.request = index;
+  c.group = group;
+  c.position = (boundary.n - 1) / core_.geometry.block_tokens(group).n;
+  c.budgeted = selection.finishing();
+  c.end = boundary;
+  c.key = block_key(keys, boundary, h);
+  Verdict v;
+  if (!find_blocks(index, c, v)) {
+    outcome = v.outcome;
+    return false;
+  }
+  // The engine's block got further keys since, which end behind the boundary.
+  const Tokens block = core_.geometry.block_tokens(group);
+  for (const Tokens end :
+       {boundary, block * (c.position + 1), core_.geometry.partial_tail(group, r.prompt)}) {
+    if (end < boundary || end > block * (c.position + 1) || end.n / h.n > keys.count) continue;
+    StoreCandidate known = c;
+    known.end = end;
+    known.key = block_key(keys, end, h);
+    if (selection.hashed(known)) return true;
+  }
+  outcome = Outcome::skipped_not_hashed;
+  return false;
+}
+
 Tokens StorePlanner::next_due(const Request& r) const {
   const std::uint64_t h = core_.geometry.hash_unit().n;
   const std::uint64_t lag = core_.geometry.reprefill_tokens().n;

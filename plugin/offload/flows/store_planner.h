@@ -31,6 +31,13 @@ class StorePlanner {
   void expect_step(RequestIndex index, Tokens confirmed, std::size_t calls_left) const;
   // Its last offers: final at once. Requires: live; the selection is finishing it.
   void offer_last(RequestIndex index, StoreSelection& selection);
+  // Groups whose entry for a prefix of `boundary` tokens ends inside a block or chunk, but for the
+  // prompt's tail, which is offered by itself: appended to `out`.
+  void list_tails(const Request& r, Tokens boundary, std::vector<GroupId>& out) const;
+  // The candidate of such a group. False: it has its outcome. Requires the key.
+  [[nodiscard]] bool tail_candidate(RequestIndex index, GroupId group, Tokens boundary,
+                                    const StoreSelection& selection, StoreCandidate& candidate,
+                                    Outcome& outcome);
   // Ends what is pending at the cursor and behind other requests' copies.
   void settle(RequestIndex index, Settle how);
 

@@ -67,8 +67,9 @@ TierScheduler::TierScheduler(Geometry geometry, Geometry tier_geometry, const Op
       planner_(core_),
       admissions_(core_, planner_),
       lookups_(core_, admissions_),
+      retention_(core_),
       loads_(core_, admissions_, lookups_),
-      handoffs_(core_, handoffs_expected(core_.geometry, limits)),
+      handoffs_(core_, planner_, handoffs_expected(core_.geometry, limits)),
       plans_(core_, admissions_, planner_, handoffs_, *policy_, lookups_, plan_bytes_max),
       finishes_(core_, admissions_, planner_, handoffs_, loads_, plans_.finish_room()),
       completions_(core_) {
@@ -93,6 +94,11 @@ void TierScheduler::note_gates() {
         {"eviction", fmt::format("eviction = \"{}\" ranks the blocks of one chain, and "
                                  "this layout or index has none: lru is used",
                                  kvc::name_of(core_.options.eviction))});
+  }
+  if (core_.options.states != StateRule::dense && !retention_.lists()) {
+    gates_.push_back({"states", fmt::format("states = \"{}\" chooses among states that are handed "
+                                            "off, and this layout has none",
+                                            kvc::name_of(core_.options.states))});
   }
   for (const Gate& gate : gates_) {
     core_.host.log(LogLevel::warn, fmt::format("{} is off: {}", gate.feature, gate.why));
@@ -311,6 +317,10 @@ Result<EndResult> TierScheduler::request_end(const RequestEnd& end) {
   return done(finishes_.request_end(end));
 }
 
+Result<RetentionAnswer> TierScheduler::retained(RequestId request, Tokens begin) {
+  return done(retention_.ask(request, begin));
+}
+
 bool TierScheduler::take_events(std::span<CacheEvent> out, std::size_t& count) {
   return done(core_.events.take(out, count));
 }
@@ -384,15 +394,16 @@ void TierScheduler::stats(std::span<Stat> out) const {
 std::string TierScheduler::explain_all() const {
   const FlowOptions& o = core_.options;
   std::string out = fmt::format(
-      "{{\"connector\":\"{}\",\"options\":{{{}\"index\":\"{}\",\"eviction\":\"{}\",\"lease_steps\":"
+      "{{\"connector\":\"{}\",\"options\":{{{}\"index\":\"{}\",\"eviction\":\"{}\",\"states\":\"{}"
+      "\",\"lease_steps\":"
       "{},"
       "\"max_leases\":{},\"attach_steps\":{},\"held_device_blocks_max\":{},"
       "\"load_deadline_ms\":{},\"store_decode_blocks\":{},\"single_flight\":{},"
       "\"event_ring\":{}}},\"gates\":[",
       policy_->name(), policy_->explain_options(),
       o.chained_index && core_.geometry.chain() ? "chained" : "flat",
-      kvc::name_of(core_.tier.eviction()), o.lease_steps, o.max_leases, o.attach_steps,
-      core_.hold_budget, o.load_deadline_ms, o.store_decode_blocks, o.single_flight,
+      kvc::name_of(core_.tier.eviction()), kvc::name_of(o.states), o.lease_steps, o.max_leases,
+      o.attach_steps, core_.hold_budget, o.load_deadline_ms, o.store_decode_blocks, o.single_flight,
       o.event_ring_entries);
   for (std::size_t i = 0; i < gates_.size(); ++i) {
     out += i == 0 ? "{\"feature\":" : ",{\"feature\":";

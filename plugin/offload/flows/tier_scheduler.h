@@ -9,6 +9,7 @@
 #include "plugin/offload/flows/completion_flow.h"
 #include "plugin/offload/flows/finish_flow.h"
 #include "plugin/offload/flows/plan_flow.h"
+#include "plugin/offload/flows/retention.h"
 #include "plugin/offload/flows/stat_list.h"
 
 namespace kvc {
@@ -48,6 +49,7 @@ class TierScheduler final : public SchedulerRole {
   Result<PlanResult> build_store_jobs(const StepRecord& step) override;
   Result<CompleteResult> complete(std::span<const std::span<const std::uint8_t>> reports) override;
   Result<EndResult> request_end(const RequestEnd& end) override;
+  Result<RetentionAnswer> retained(RequestId request, Tokens begin) override;
   bool take_events(std::span<CacheEvent> out, std::size_t& count) override;
   Status reset(bool invalidate) override;
   Status pump(std::uint32_t budget) override;
@@ -88,6 +90,7 @@ class TierScheduler final : public SchedulerRole {
   StorePlanner planner_;
   Admissions admissions_;
   LookupFlow lookups_;
+  Retention retention_;
   LoadFlow loads_;
   HandoffPlanner handoffs_;
   PlanFlow plans_;

@@ -1,0 +1,51 @@
+#include "plugin/offload/flows/retention.h"
+
+#include <fmt/format.h>
+
+#include <new>
+
+namespace kvc {
+
+namespace {
+
+constexpr std::uint64_t prefix_tags = std::uint64_t{1} << 22U;
+
+}  // namespace
+
+Retention::Retention(SchedulerCore& core)
+    : core_(core),
+      plan_(core.tier_geometry, core.options.states, core.tier.eviction() != Eviction::lru) {
+  boundaries_.reserve(StatePlan::most);
+  if (plan_.wants_shared() && !tags_.make(prefix_tags)) throw std::bad_alloc();
+}
+
+Result<RetentionAnswer> Retention::ask(RequestId request, Tokens begin) {
+  RequestIndex index = no_request;
+  switch (core_.requests.find(request, index)) {
+    case RequestTable::Known::unknown:
+      return {Code::arg, fmt::format("request {} is unknown", request)};
+    case RequestTable::Known::untracked:
+      return RetentionAnswer{};
+    case RequestTable::Known::live:
+      break;
+  }
+  Request& r = core_.requests[index];
+  if (begin > r.prompt) {
+    return {Code::arg, fmt::format("request {} begins at {} of {} prompt tokens", request, begin.n,
+                                   r.prompt.n)};
+  }
+  ++core_.counters.retention_questions;
+  if (!lists()) return RetentionAnswer{};
+  if (plan_.wants_shared() && !r.shared_known) {
+    const PrefixTags::Shared shared = tags_.note(core_.requests.keys(r));
+    r.shared_known = true;
+    r.shared = core_.geometry.hash_unit() * shared.keys;
+    r.shared_at_end = shared.at_end;
+  }
+  r.states_listed = true;
+  plan_.list({r.prompt, begin, r.shared, r.shared_at_end}, boundaries_);
+  core_.counters.retention_boundaries += boundaries_.size();
+  return RetentionAnswer{true, boundaries_};
+}
+
+}  // namespace kvc
