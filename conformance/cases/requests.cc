@@ -1,4 +1,5 @@
 // What names a request: begin, extend, end, lookup, and ids that nobody knows.
+#include <kvc/kvc_retention.h>
 #include <kvc/kvc_util.h>
 
 #include <algorithm>
@@ -329,7 +330,59 @@ void later_is_attached(Context& c) {
   w.check_quiet();
 }
 
+// Whatever is wanted, and whatever was asked before.
+void retention_form(Context& c) {
+  const auto* const table = static_cast<const kvc_retention_api*>(
+      c.api().extension(kvc_text_of(KVC_RETENTION_EXTENSION)));
+  if (table == nullptr) Context::skip("the connector has no kvc.retention/1");
+  c.need(KVC_CAN(table, kvc_retention_api, boundaries), "KVC-P-140", "the table has no boundaries");
+  Setup s = c.plain();
+  World w(c, s);
+  const auto ask = [&](std::uint64_t id, std::uint64_t begin, std::uint32_t flags,
+                       std::vector<std::uint64_t>& ends) {
+    kvc_retention_in in{};
+    in.struct_size = sizeof in;
+    in.flags = flags;
+    in.request = id;
+    in.begin_tokens = begin;
+    kvc_retention_out out{};
+    out.struct_size = sizeof out;
+    const kvc_status status = table->boundaries(w.sched(), &in, &out);
+    ends.clear();
+    for (std::uint64_t i = 0; status == KVC_OK && i < out.n_boundaries; ++i)
+      ends.push_back(out.boundaries[i]);
+    return status;
+  };
+  std::vector<std::uint64_t> ends;
+  c.expect(ask(7, 0, 0, ends) == KVC_E_ARG, "KVC-P-140", "an unknown id is no KVC_E_ARG");
+  const std::uint64_t tokens = 16 * 6 + 1;
+  w.begin(1, prompt(1, 6));
+  w.begin(2, prompt(1, 6));
+  for (const std::uint64_t id : {std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{1}}) {
+    for (const std::uint64_t begin : {std::uint64_t{0}, std::uint64_t{32}}) {
+      std::vector<std::uint64_t> again;
+      c.expect(ask(id, begin, 0, ends) == KVC_OK, "KVC-P-140", "{}", w.last_error());
+      c.expect(ask(id, begin, 0, again) == KVC_OK && again == ends, "KVC-P-140",
+               "two answers differ for one question");
+      std::uint64_t before = begin == 0 ? 0 : begin - 1;
+      for (const std::uint64_t end : ends) {
+        c.expect(end > before && end % 16 == 0 && end <= tokens, "KVC-P-140",
+                 "{} behind {}, a prompt of {} tokens", end, before, tokens);
+        before = end;
+      }
+    }
+  }
+  c.expect(ask(1, tokens + 1, 0, ends) == KVC_E_ARG, "KVC-P-140",
+           "a begin behind the prompt is no KVC_E_ARG");
+  c.expect(ask(1, 0, 1U << 31U, ends) == KVC_E_UNSUPPORTED, "KVC-P-140",
+           "an unknown flag is no KVC_E_UNSUPPORTED");
+  w.end(1);
+  w.end(2);
+  w.check_quiet();
+}
+
 constexpr Case cases[] = {
+    {"requests.retention_has_its_form", "KVC-P-140", retention_form},
     {"requests.bad_begins", "KVC-P-050", bad_begins},
     {"requests.the_limit_of_live_requests", "KVC-P-051", live_limit},
     {"requests.the_limit_of_memory", "KVC-P-051", memory_limit},

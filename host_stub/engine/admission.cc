@@ -271,7 +271,7 @@ void Engine::Body::offer_hit_states(const Request& request, const AdmissionPlan&
   if (plan.local == 0) return;
   for (const GroupId g : geometry.cacheable()) {
     const GroupHit& found = plan.hit->groups[g];
-    if (geometry.is_state_align(g) && !found.slots.empty() && !request.states_listed) {
+    if (geometry.is_state_align(g) && !found.slots.empty() && request.wants_state(plan.local)) {
       hand_off(request, g, found.slots.back(), plan.local);
     }
   }
@@ -279,6 +279,8 @@ void Engine::Body::offer_hit_states(const Request& request, const AdmissionPlan&
 
 // Which states the connector wants of what this admission computes.
 void Engine::Body::ask_retention(Request& request, std::uint64_t begin) {
+  if (request.asked_begin == begin) return;
+  request.asked_begin = begin;
   request.states_listed = false;
   request.states.clear();
   if (!options.ask_retention || !link_alive() || !request.tracked || begin > request.prompt()) {

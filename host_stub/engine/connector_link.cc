@@ -276,7 +276,7 @@ bool ConnectorLink::retained(std::uint64_t request, std::uint64_t begin,
     return false;
   }
   if (out.mode != KVC_RETENTION_LISTED) return false;
-  std::uint64_t before = begin;
+  std::uint64_t before = begin == 0 ? 0 : begin - 1;
   for (std::uint64_t i = 0; i < out.n_boundaries; ++i) {
     const std::uint64_t end = out.boundaries[i];
     if (end <= before || end % hash_unit_ != 0) {

@@ -72,6 +72,7 @@ struct Request {
   std::vector<GroupTable> tables;
   std::uint64_t junction = 0;
   // kvc.retention/1: only the states at these boundaries are handed off; ascending.
+  std::uint64_t asked_begin = UINT64_MAX;  // for which begin of this admission; UINT64_MAX: not yet
   bool states_listed = false;
   std::vector<std::uint64_t> states;
 

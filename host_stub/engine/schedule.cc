@@ -101,6 +101,7 @@ void Engine::Body::preempt(const RequestPtr& request) {
   request->must_preempt = false;
   request->verified = false;
   request->just_loaded = false;
+  request->asked_begin = UINT64_MAX;
   request->phase = Phase::waiting;
   remove_from(running, *request);
   insert_by_arrival(waiting, request);

@@ -25,8 +25,9 @@ StatePlan::StatePlan(const Geometry& geometry, StateRule rule, bool log_spaced)
   }
 }
 
-void StatePlan::add(Tokens end, const PromptFacts& facts, std::vector<Tokens>& out) const {
-  if (end <= facts.begin || end > facts.prompt) return;
+void StatePlan::add(Tokens end, Tokens after, const PromptFacts& facts,
+                    std::vector<Tokens>& out) const {
+  if (end <= after || end > facts.prompt) return;
   for (const GroupId g : geometry_.cacheable())
     if (!geometry_.legal_end(g, end)) return;
   out.push_back(end);
@@ -36,15 +37,17 @@ void StatePlan::list(const PromptFacts& facts, std::vector<Tokens>& out) const {
   out.clear();
   if (!any()) return;
   if (rule_ == StateRule::dense) {
-    for (Tokens end = block_; end <= facts.prompt; end = end + block_) add(end, facts, out);
+    for (Tokens end = block_; end <= facts.prompt; end = end + block_)
+      add(end, facts.begin, facts, out);
   }
   if (rule_ == StateRule::automatic) {
     const Tokens shared = round_down(facts.shared, geometry_.hit_alignment());
-    if (!facts.shared_at_end && shared < facts.prompt) add(shared, facts, out);
+    const Tokens before = facts.begin == Tokens{} ? Tokens{} : facts.begin - Tokens{1};
+    if (!facts.shared_at_end && shared < facts.prompt) add(shared, before, facts, out);
     for (Tokens end = block_; log_spaced_ && end <= facts.prompt; end = end * 2)
-      add(end, facts, out);
+      add(end, facts.begin, facts, out);
   }
-  add(geometry_.prompt_tail_boundary(tail_of_, facts.prompt), facts, out);
+  add(geometry_.prompt_tail_boundary(tail_of_, facts.prompt), facts.begin, facts, out);
   std::sort(out.begin(), out.end());
   out.erase(std::unique(out.begin(), out.end()), out.end());
 }

@@ -24,8 +24,9 @@ struct PromptFacts {
 // What a rule asks for in one layout.
 //
 // Threads:    immutable; any thread.
-// Owns:       nothing. Invariants: boundaries ascend, none twice, all in (begin, prompt], and every
-//             group can serve a prefix that ends there.
+// Owns:       nothing.
+// Invariants: boundaries ascend, none twice, in (begin, prompt], and begin itself where prompts
+//             part there; every group can serve a prefix that ends there.
 class StatePlan {
  public:
   // `log_spaced`: automatic keeps blocks 1, 2, 4, 8, ... too. The layout must outlive the plan.
@@ -41,7 +42,7 @@ class StatePlan {
   static constexpr std::size_t most = 70;
 
  private:
-  void add(Tokens end, const PromptFacts& facts, std::vector<Tokens>& out) const;
+  void add(Tokens end, Tokens after, const PromptFacts& facts, std::vector<Tokens>& out) const;
 
   const Geometry& geometry_;
   StateRule rule_;

@@ -48,20 +48,22 @@ PolicyNumbers HazardPolicy::numbers() const {
   return n;
 }
 
-PolicyReport HazardPolicy::report() const {
+PolicyReport report_of(const Survival& survival) {
   constexpr double nano = 1e9;
   PolicyReport out;
   for (std::uint32_t b = 0; b < age_buckets; ++b)
-    out.hazard[b] = static_cast<std::uint64_t>(static_cast<double>(survival_.pooled()[b]) * nano);
+    out.hazard[b] = static_cast<std::uint64_t>(static_cast<double>(survival.pooled()[b]) * nano);
   // Descending; of equals the one that was used first.
-  for (std::uint32_t id = 0; id < survival_.used(); ++id) {
-    PolicyReport::Class next{survival_.code(static_cast<ClassId>(id)),
-                             survival_.hits_of(static_cast<ClassId>(id))};
+  for (std::uint32_t id = 0; id < survival.used(); ++id) {
+    PolicyReport::Class next{survival.code(static_cast<ClassId>(id)),
+                             survival.hits_of(static_cast<ClassId>(id))};
     for (PolicyReport::Class& place : out.top)
       if (next.hits > place.hits) std::swap(next, place);
   }
   return out;
 }
+
+PolicyReport HazardPolicy::report() const { return report_of(survival_); }
 
 Status HazardPolicy::verify() const {
   if (Status s = Policy::verify(); !s.ok()) return s;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "plugin/coordinator/tier_body.h"
+#include "plugin/coordinator/tier_boundary.h"
 #include "plugin/core/prefetch.h"
 
 namespace kvc {
@@ -45,9 +46,12 @@ Result<TierIndex> TierIndex::make(const Geometry& geometry, const TierIndexOptio
     return Status{Code::arg, "this eviction policy needs a chained index, the index is flat"};
   const std::uint64_t path_max =
       body->chained() ? ceil_div(options.path_max.n, body->block.n) : std::uint64_t{0};
-  const tier::PolicyContext context{body->records, body->chain,        body->block,
-                                    body->unit,    options.slots,      options.open_runs,
-                                    path_max,      options.ghosts_more};
+  const bool whole = body->chained() && tier::BoundaryPolicy::fits(geometry);
+  const tier::PolicyContext context{body->records,  body->chain,
+                                    body->block,    body->unit,
+                                    options.slots,  options.open_runs,
+                                    path_max,       options.ghosts_more,
+                                    body->geometry, whole ? body->exact : std::vector<GroupId>{}};
   if (!body->records.make(options.slots) ||
       !body->order.make(options.slots, options.open_runs,
                         tier::make_policy(options.eviction, context)))

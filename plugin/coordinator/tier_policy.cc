@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "plugin/coordinator/tier_arc.h"
+#include "plugin/coordinator/tier_boundary.h"
 #include "plugin/coordinator/tier_gdsf.h"
 #include "plugin/coordinator/tier_hazard.h"
 
@@ -205,6 +206,7 @@ std::unique_ptr<Policy> make_policy(Eviction eviction, const PolicyContext& cont
     case Eviction::gdsf:
       return std::make_unique<GdsfPolicy>(context);
     case Eviction::hazard:
+      if (!context.states.empty()) return std::make_unique<BoundaryPolicy>(context);
       return std::make_unique<HazardPolicy>(context);
   }
   return nullptr;

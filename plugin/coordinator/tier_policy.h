@@ -50,6 +50,8 @@ struct PolicyContext {
   std::uint64_t open_runs;  // 0: unlimited
   std::uint64_t path_max;   // blocks of the longest path; 0: grows
   std::uint64_t ghosts_more;
+  const Geometry& geometry;
+  std::vector<GroupId> states;  // of boundaries that go whole; empty: all entries are ranked alone
 };
 
 // Threads:    one user.

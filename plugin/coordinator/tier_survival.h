@@ -125,4 +125,7 @@ class Survival {
   std::uint64_t refreshes_ = 0;
 };
 
+// What was learned, for operators.
+PolicyReport report_of(const Survival& survival);
+
 }  // namespace kvc::tier

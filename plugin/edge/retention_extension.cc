@@ -36,12 +36,12 @@ kvc_status boundaries(kvc_sched* s, const kvc_retention_in* in, kvc_retention_ou
   });
 }
 
-constexpr kvc_retention_api api{sizeof(kvc_retention_api), 0, boundaries};
+constexpr kvc_retention_api retention_table{sizeof(kvc_retention_api), 0, boundaries};
 
 }  // namespace
 
 const void* retention_extension(std::string_view id) {
-  return id == KVC_RETENTION_EXTENSION ? &api : nullptr;
+  return id == KVC_RETENTION_EXTENSION ? &retention_table : nullptr;
 }
 
 }  // namespace kvc::edge

@@ -31,7 +31,9 @@ typedef struct kvc_retention_in {
 typedef struct kvc_retention_out {
   uint32_t struct_size;
   int32_t mode;
-  const uint64_t *boundaries; /* ascending multiples of the hash unit in (begin, prompt] */
+  /* ascending multiples of the hash unit in [begin, prompt], none 0. begin itself is listed only if
+     the connector has no state there: it is that of the engine's own cache */
+  const uint64_t *boundaries;
   uint64_t n_boundaries;
 } kvc_retention_out;
 

@@ -1,42 +1,13 @@
 // docs/policies.md "auto", literally.
-#include <array>
-#include <cmath>
 #include <limits>
 
 #include "plugin/coordinator/tests/policy_twin.h"
+#include "plugin/coordinator/tests/survival_twin.h"
 
 namespace kvc::test {
 namespace {
 
-constexpr int buckets = 32;
-
-// In multiples of 1/256 of a request, so that sums are exact in any order.
-double edge(int i) { return i == 0 ? 0.0 : std::round(std::pow(2.0, (i - 1) / 2.0) * 256) / 256; }
-
-int bucket(std::uint64_t age) {
-  if (age == 0) return 0;
-  return std::min(31, 1 + static_cast<int>(std::floor(2 * std::log2(static_cast<double>(age)))));
-}
-
-using Row = std::array<float, buckets>;
-using Sums = std::array<double, buckets>;
-
-struct Features {
-  int kind = 0;
-  int out = 3;
-  int touches = 0;
-  int fresh = 0;
-  int part = 0;
-  auto operator<=>(const Features&) const = default;
-};
-
-struct Class {
-  Features features;
-  Sums hit{};
-  Sums risk{};
-  Row worth{};
-  float key = std::numeric_limits<float>::infinity();
-};
+using Features = SurvivalTwin::Features;
 
 struct Known {
   std::uint64_t stamp = 0;
@@ -58,10 +29,7 @@ struct Asking {
 class HazardTwin final : public PolicyTwin, public TwinLists {
  public:
   HazardTwin(const TwinLimits& limits, const TwinFacts& facts) : TwinLists(facts), limits_(limits) {
-    std::uint64_t all = 2 * limits.slots + limits.ghosts_more;
-    for (; all > 16384; all /= 2) step_ *= 2;
-    kappa_ = std::max(0.5F, 8.0F / static_cast<float>(step_));
-    pool();
+    learned_.make(2 * limits.slots + limits.ghosts_more);
   }
 
   void begin(RunId run, const std::vector<TwinKey>& path, std::uint64_t prompt) override {
@@ -127,7 +95,7 @@ class HazardTwin final : public PolicyTwin, public TwinLists {
     refreshed_ = now_;
     for (auto& [slot, entry] : all_) expose(entry.known);
     for (auto& [key, k] : ghosts_) expose(k);
-    refresh();
+    learned_.refresh();
     rekey_all();
   }
 
@@ -179,10 +147,10 @@ class HazardTwin final : public PolicyTwin, public TwinLists {
     SlotId found = no_slot;
     for (;;) {
       int best = -1;
-      for (int c = 0; c < static_cast<int>(classes_.size()); ++c) {
+      for (int c = 0; c < static_cast<int>(keys_.size()); ++c) {
         if (std::find(skipped.begin(), skipped.end(), c) != skipped.end()) continue;
         if (lists_[static_cast<std::uint32_t>(c)].empty()) continue;
-        if (best < 0 || at(c).key < at(best).key) best = c;
+        if (best < 0 || key_of(c) < key_of(best)) best = c;
       }
       if (best < 0) break;
       const SlotId slot = lists_[static_cast<std::uint32_t>(best)].front();
@@ -198,11 +166,11 @@ class HazardTwin final : public PolicyTwin, public TwinLists {
     TwinChoice out{found, false};
     if (found != no_slot) {
       const Asking& a = asking_.at(store_run);
-      const float least = at(all_.at(found).known.cls).key;
+      const float least = key_of(all_.at(found).known.cls);
       const auto ghost = ghosts_.find(key);
       const int part = end <= a.prompt ? 0 : 2;
       const int cls = ghost != ghosts_.end() ? ghost->second.cls : id_of(features(a, 1, part));
-      if (at(cls).worth[0] < least) {
+      if (learned_.worth(cls, 0) < least) {
         out = {no_slot, true};
         if (ghost == ghosts_.end()) put_ghost(key, fresh(key, a, part));
       }
@@ -218,7 +186,7 @@ class HazardTwin final : public PolicyTwin, public TwinLists {
     Known known;
   };
 
-  Class& at(int c) { return classes_[static_cast<std::size_t>(c)]; }
+  float& key_of(int c) { return keys_[static_cast<std::size_t>(c)]; }
   std::uint32_t list_of(SlotId slot) override {
     return static_cast<std::uint32_t>(all_.at(slot).known.cls);
   }
@@ -226,11 +194,10 @@ class HazardTwin final : public PolicyTwin, public TwinLists {
   void rekey(int c) {
     const std::vector<SlotId>& slots = lists_[static_cast<std::uint32_t>(c)];
     if (slots.empty()) return;
-    const auto age = now_ - all_.at(slots.front()).known.stamp;
-    at(c).key = at(c).worth[static_cast<std::size_t>(bucket(age))];
+    key_of(c) = learned_.worth(c, now_ - all_.at(slots.front()).known.stamp);
   }
   void rekey_all() {
-    for (int c = 0; c < static_cast<int>(classes_.size()); ++c) rekey(c);
+    for (int c = 0; c < static_cast<int>(keys_.size()); ++c) rekey(c);
   }
 
   static Features features(const Asking& a, int touches, int part) {
@@ -243,13 +210,11 @@ class HazardTwin final : public PolicyTwin, public TwinLists {
     return {a.kind, 3, level, a.fresh, part};
   }
   int id_of(const Features& f) {
-    for (std::size_t i = 0; i < classes_.size(); ++i)
-      if (classes_[i].features == f) return static_cast<int>(i);
-    Class c;
-    c.features = f;
-    c.worth = worth({}, {});
-    classes_.push_back(c);
-    return static_cast<int>(classes_.size()) - 1;
+    const int id = learned_.id_of(f);
+    if (static_cast<std::size_t>(id) == keys_.size()) {
+      keys_.push_back(std::numeric_limits<float>::infinity());
+    }
+    return id;
   }
 
   Known* known(TwinKey key) {
@@ -262,17 +227,9 @@ class HazardTwin final : public PolicyTwin, public TwinLists {
     Known k;
     k.stamp = a.request;
     k.cls = id_of(features(a, 1, part));
-    k.sampled = tag(key) % step_ == 0;
+    k.sampled = learned_.samples(key);
     k.accounted = now_;
     return k;
-  }
-  static std::uint64_t tag(TwinKey key) {
-    std::uint64_t h = 8;
-    for (const std::uint64_t word : {key, std::uint64_t{0}}) {
-      h = (h ^ word) * 0x9e3779b97f4a7c15U;
-      h ^= h / 4294967296U;
-    }
-    return h;
   }
   Known& put_ghost(TwinKey key, const Known& k) {
     if (ghosts_.size() == limits_.slots + limits_.ghosts_more) {
@@ -289,103 +246,22 @@ class HazardTwin final : public PolicyTwin, public TwinLists {
 
   void expose(Known& k) {
     if (!k.sampled) return;
-    auto from = static_cast<double>(k.accounted - k.stamp);
-    const auto to = static_cast<double>(now_ - k.stamp);
-    for (int b = bucket(k.accounted - k.stamp); b < buckets; ++b) {
-      const double stop = b == buckets - 1 ? to : std::min(to, edge(b + 1));
-      if (stop <= from) continue;
-      at(k.cls).risk[static_cast<std::size_t>(b)] += stop - from;
-      from = stop;
-    }
+    learned_.expose(k.cls, k.accounted - k.stamp, now_ - k.stamp);
     k.accounted = now_;
   }
   void use(Known& k, const Asking& a, int part) {
     expose(k);
-    if (k.sampled) at(k.cls).hit[static_cast<std::size_t>(bucket(now_ - k.stamp))] += 1;
+    if (k.sampled) learned_.hit(k.cls, now_ - k.stamp);
     k.touches = std::min(255, k.touches + 1);
     k.stamp = a.request;
     k.cls = id_of(features(a, k.touches, part));
   }
 
-  void pool() {
-    Sums hits{};
-    Sums risks{};
-    for (const Class& c : classes_)
-      for (std::size_t b = 0; b < buckets; ++b) {
-        hits[b] += c.hit[b];
-        risks[b] += c.risk[b];
-      }
-    double all_hits = 0;
-    double all_risks = 0;
-    for (std::size_t b = 0; b < buckets; ++b) {
-      all_hits += hits[b];
-      all_risks += risks[b];
-    }
-    float expected = (static_cast<float>(all_hits) + 1) / (static_cast<float>(all_risks) + 100);
-    for (std::size_t b = 0; b < buckets; ++b) {
-      pooled_[b] = (static_cast<float>(hits[b]) + kappa_) /
-                   (static_cast<float>(risks[b]) + kappa_ / expected);
-      expected = pooled_[b] / std::sqrt(2.0F);
-    }
-  }
-  Row worth(const Sums& hits, const Sums& risks) const {
-    Row hit{};
-    Row risk{};
-    for (std::size_t b = 0; b < buckets; ++b) {
-      hit[b] = static_cast<float>(hits[b]);
-      risk[b] = static_cast<float>(risks[b]);
-    }
-    float h = 0;
-    float r = 0;
-    for (std::size_t b = 0; b < buckets; ++b) {
-      h += hit[b];
-      r += risk[b] * pooled_[b];
-    }
-    const float ratio = (h + kappa_) / (r + kappa_);
-    Row best{};
-    for (std::size_t from = 0; from < buckets; ++from) {
-      float alive = 1;
-      float waited = 0;
-      for (std::size_t b = from; b < buckets; ++b) {
-        const float base = pooled_[b] * ratio;
-        const float rate = base * (hit[b] + kappa_) / (risk[b] * base + kappa_);
-        const auto width =
-            static_cast<float>(edge(static_cast<int>(b) + 1) - edge(static_cast<int>(b)));
-        const float dies = -std::expm1(-rate * width);
-        waited += alive * (dies / rate);
-        alive *= 1 - dies;
-        best[from] = std::max(best[from], (1 - alive) / waited);
-      }
-    }
-    return best;
-  }
-  void refresh() {
-    pool();
-    for (Class& c : classes_) {
-      Sums hit = c.hit;
-      Sums risk = c.risk;
-      for (int out = 0; out < 3 && c.features.out == 3; ++out) {
-        Features sibling = c.features;
-        sibling.out = out;
-        for (const Class& s : classes_) {
-          if (s.features != sibling) continue;
-          for (std::size_t b = 0; b < buckets; ++b) {
-            hit[b] += s.hit[b];
-            risk[b] += s.risk[b];
-          }
-        }
-      }
-      c.worth = worth(hit, risk);
-    }
-  }
-
   TwinLimits limits_;
-  std::uint64_t step_ = 1;
-  float kappa_ = 0;
-  Row pooled_{};
+  SurvivalTwin learned_;
   std::uint64_t now_ = 0;
   std::uint64_t refreshed_ = 0;
-  std::vector<Class> classes_;
+  std::vector<float> keys_;  // of classes
   std::map<RunId, Asking> asking_;
   std::map<SlotId, Entry> all_;
   std::map<TwinKey, SlotId> by_key_;

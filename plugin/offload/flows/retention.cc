@@ -19,6 +19,20 @@ Retention::Retention(SchedulerCore& core)
   if (plan_.wants_shared() && !tags_.make(prefix_tags)) throw std::bad_alloc();
 }
 
+// The tier has, or is getting, all states there.
+bool Retention::holds(const Request& r, Tokens boundary) const {
+  const KeyView keys = core_.requests.keys(r);
+  const Tokens h = core_.geometry.hash_unit();
+  if (boundary.n / h.n > keys.count) return true;
+  for (const GroupId g : core_.tier_geometry.cacheable()) {
+    SlotId entry = no_slot;
+    if (core_.tier_geometry.is_state_align(g) &&
+        core_.tier.find(g, block_key(keys, boundary, h), entry) == Presence::absent)
+      return false;
+  }
+  return true;
+}
+
 Result<RetentionAnswer> Retention::ask(RequestId request, Tokens begin) {
   RequestIndex index = no_request;
   switch (core_.requests.find(request, index)) {
@@ -44,8 +58,10 @@ Result<RetentionAnswer> Retention::ask(RequestId request, Tokens begin) {
   }
   r.states_listed = true;
   plan_.list({r.prompt, begin, r.shared, r.shared_at_end}, boundaries_);
-  core_.counters.retention_boundaries += boundaries_.size();
-  return RetentionAnswer{true, boundaries_};
+  std::span<const Tokens> wanted = boundaries_;
+  if (!wanted.empty() && wanted.front() == begin && holds(r, begin)) wanted = wanted.subspan(1);
+  core_.counters.retention_boundaries += wanted.size();
+  return RetentionAnswer{true, wanted};
 }
 
 }  // namespace kvc

@@ -27,6 +27,8 @@ class Retention {
   Result<RetentionAnswer> ask(RequestId request, Tokens begin);
 
  private:
+  [[nodiscard]] bool holds(const Request& r, Tokens boundary) const;
+
   SchedulerCore& core_;
   StatePlan plan_;
   PrefixTags tags_;
