@@ -75,6 +75,21 @@ std::string footer() {
          "      --trace 'gen:chat' --passes cold --device-blocks 0\n";
 }
 
+void add_turns(CLI::App& app, RunOptions& o) {
+  app.add_option_function<std::string>(
+         "--turns",
+         [&o](const std::string& text) {
+           if (text != "apart" && text != "continued") {
+             throw CLI::ValidationError(
+                 "--turns", fmt::format("\"{}\" is not allowed; apart or continued is", text));
+           }
+           o.turns = text == "continued" ? Turns::continued : Turns::apart;
+         },
+         "Of a Mooncake file: whether the next turn of a conversation shares the incomplete last "
+         "block of the one before, too [apart]")
+      ->type_name("apart|continued");
+}
+
 void add_options(CLI::App& app, RunOptions& o) {
   app.add_option("--connector", o.connector, "The connector's library, or none (required)")
       ->type_name("LIB.so|none");
@@ -88,18 +103,7 @@ void add_options(CLI::App& app, RunOptions& o) {
       ->type_name("T.jsonl");
   add_number(app, "--limit", "Read only the first N rows of the trace", {1, count_max},
              [&o](std::uint64_t v) { o.limit = v; });
-  app.add_option_function<std::string>(
-         "--turns",
-         [&o](const std::string& text) {
-           if (text != "apart" && text != "continued") {
-             throw CLI::ValidationError(
-                 "--turns", fmt::format("\"{}\" is not allowed; apart or continued is", text));
-           }
-           o.turns = text == "continued" ? Turns::continued : Turns::apart;
-         },
-         "Of a Mooncake file: whether the next turn of a conversation shares the incomplete last "
-         "block of the one before, too [apart]")
-      ->type_name("apart|continued");
+  add_turns(app, o);
   app.add_option_function<std::string>(
          "--passes", [&o](const std::string& text) { o.passes = passes_from(text); },
          "Passes over the trace, in order: cold, replay. Before a pass the device cache is "

@@ -9,6 +9,7 @@ HandoffPlanner::HandoffPlanner(SchedulerCore& core, StorePlanner& planner, std::
   items_.reserve(expected);
   set_.reserve(expected + core_.geometry.groups());
   tails_.reserve(core_.geometry.groups());
+  earlier_.reserve(std::size_t{core_.geometry.groups()} * chunk_max);
   offered_.reserve(core.geometry.groups());
 }
 
@@ -111,6 +112,7 @@ bool HandoffPlanner::often_enough(std::span<const Item> set) {
 bool HandoffPlanner::collect_set(std::span<const Item> states, StoreSelection& selection) {
   set_.clear();
   tails_.clear();
+  earlier_.clear();
   const auto first =
       std::find_if(states.begin(), states.end(), [](const Item& i) { return i.ready; });
   if (first == states.end()) return false;
@@ -128,6 +130,10 @@ bool HandoffPlanner::collect_set(std::span<const Item> states, StoreSelection& s
                                  outcome)) {
       missing = outcome;
     }
+    // The planner's own list is that of its last candidate.
+    StoreCandidate& c = item.candidate;
+    earlier_.insert(earlier_.end(), c.earlier, c.earlier + c.earlier_count);
+    c.earlier = earlier_.data() + earlier_.size() - c.earlier_count;
     set_.push_back(item);
   }
   set_.insert(set_.end(), states.begin(), states.end());
@@ -153,7 +159,7 @@ void HandoffPlanner::offer_set(std::span<Item> set, StoreSelection& selection) {
                      core_.requests.keys(core_.requests[item.request]));
       end(item, Outcome::skipped_already_cached);
     } else {
-      ++wanted;
+      wanted += 1 + item.candidate.earlier_count;
       orphans += selection.new_orphans(item.candidate);
     }
   }

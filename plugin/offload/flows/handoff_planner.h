@@ -52,6 +52,8 @@ class HandoffPlanner {
   std::vector<Item> items_;
   std::vector<Item> set_;
   std::vector<GroupId> tails_;
+  std::vector<BlockId>
+      earlier_;  // of the tails of set_: the blocks before the last in their chunks
   std::vector<OfferedKey> offered_;
   OfferCounts nobody_;  // offers of ids that are unknown
 };

@@ -19,9 +19,11 @@ class Retention {
   // Throws std::bad_alloc.
   explicit Retention(SchedulerCore& core);
 
-  // The engine is asked for some states only: the rule is not dense, and the layout has states.
+  // The engine is asked for some states only: the rule is not dense, the layout has states, and
+  // what is handed off is stored.
   [[nodiscard]] bool lists() const {
-    return core_.options.states != StateRule::dense && plan_.any();
+    return core_.options.states != StateRule::dense && core_.options.store_when_filled &&
+           plan_.any();
   }
   // Errors as kvc_retention_api.boundaries.
   Result<RetentionAnswer> ask(RequestId request, Tokens begin);

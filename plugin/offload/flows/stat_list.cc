@@ -27,9 +27,7 @@ PendingWork pending_of(const SchedulerCore& core) {
 }  // namespace
 
 RoleNumbers numbers_of(const SchedulerCore& core) {
-  RoleNumbers n;
-  n.offers = core.ledger.counts();
-  n.pending = pending_of(core);
+  RoleNumbers n{core.ledger.counts(), pending_of(core), {}};
   const TierIndexCounters& index = core.tier.numbers();
   const PolicyNumbers policy = core.tier.policy();
   const RoleCounters& c = core.counters;

@@ -96,9 +96,11 @@ void TierScheduler::note_gates() {
                                  kvc::name_of(core_.options.eviction))});
   }
   if (core_.options.states != StateRule::dense && !retention_.lists()) {
-    gates_.push_back({"states", fmt::format("states = \"{}\" chooses among states that are handed "
-                                            "off, and this layout has none",
-                                            kvc::name_of(core_.options.states))});
+    gates_.push_back(
+        {"states", fmt::format("states = \"{}\" chooses among states that are handed off, and {}",
+                               kvc::name_of(core_.options.states),
+                               core_.options.store_when_filled ? "this layout has none"
+                                                               : "lazy mode takes none")});
   }
   for (const Gate& gate : gates_) {
     core_.host.log(LogLevel::warn, fmt::format("{} is off: {}", gate.feature, gate.why));
