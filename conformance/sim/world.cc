@@ -1,6 +1,7 @@
 #include "conformance/sim/world.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -24,6 +25,8 @@ GroupConfig group(GroupKind kind, std::uint64_t block) {
   g.position_stable = kind != GroupKind::state;
   return g;
 }
+
+bool is_flat(std::uint64_t seed) { return Prng(seed ^ 0x1DE7U).chance(1, 4); }
 
 class Drawer {
  public:
@@ -359,8 +362,23 @@ class Drawer {
     }
     // Drawn last, so that the same seed without it is the same world.
     world_.lazy = world_.options.device_cache && draw_.chance(1, 4);
-    if (world_.lazy) lazy(toml);
+    if (world_.lazy) {
+      lazy(toml);
+    } else {
+      keep(toml);
+    }
     world_.options.connector_toml = toml;
+  }
+
+  // Which states are kept and who goes, of a generator of its own.
+  void keep(std::string& toml) const {
+    Prng draw(world_.seed ^ 0x6B656570U);
+    constexpr const char* states[] = {"dense", "dense", "tail", "auto", "auto"};
+    constexpr const char* evictions[] = {"lru", "lru", "auto", "arc", "gdsf"};
+    const std::size_t at = std::string("[connector]\n").size();
+    toml.insert(at, fmt::format("states = \"{}\"\n", states[draw.below(std::size(states))]));
+    const char* const eviction = evictions[draw.below(std::size(evictions))];
+    if (!is_flat(world_.seed)) toml.insert(at, fmt::format("eviction = \"{}\"\n", eviction));
   }
 
   static void lazy(std::string& toml) {
@@ -445,7 +463,7 @@ World draw_world(std::uint64_t seed, std::string_view connector) {
   world.seed = seed;
   Drawer(world).run();
   // From a source of its own, so that the rest of the world does not depend on it.
-  world.flat_index = Prng(seed ^ 0x1DE7U).chance(1, 4);
+  world.flat_index = is_flat(seed);
   world.options.connector_toml.insert(
       std::string_view("[connector]\n").size(),
       fmt::format("index = \"{}\"\n", world.flat_index ? "flat" : "chained"));
