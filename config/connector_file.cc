@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <optional>
 
+#include "config/layer_table.h"
 #include "config/offloading_options.h"
 #include "config/simple_cpu_options.h"
 #include "config/toml_table.h"
@@ -51,6 +53,9 @@ void warn_of_times(std::uint64_t load_ms, std::uint64_t store_ms,
 
 namespace {
 
+std::uint32_t chunk_of(const SimpleCpuOptions&) { return 1; }
+std::uint32_t chunk_of(const OffloadingOptions& o) { return o.blocks_per_chunk; }
+
 // The options in the words of their connector.
 template <class Options>
 Parsed<ConnectorFile> with_options(const Parsed<Options>& options, std::string_view text,
@@ -58,32 +63,56 @@ Parsed<ConnectorFile> with_options(const Parsed<Options>& options, std::string_v
   if (!options.ok()) return options.error();
   ConnectorFile out;
   out.effective = effective_toml(options.value());
+  out.blocks_per_chunk = chunk_of(options.value());
   const toml::table document = parse_document(text, file);  // it did parse
   warn_of_unused(document, out.warnings);
   warn_of_times(options.value().load_deadline_ms, options.value().store_deadline_ms, out.warnings);
   return out;
 }
 
-}  // namespace
+constexpr std::array<const char*, 2> kinds{"simple_cpu", "offloading"};
 
-Parsed<ConnectorFile> parse_connector_file(std::string_view text, std::string_view file) {
-  static constexpr std::array<const char*, 2> kinds{"simple_cpu", "offloading"};
-  auto kind = without_exceptions<std::size_t>(file, [&] {
+Parsed<ConnectorFile> parse_as(std::size_t kind, std::string_view text, std::string_view file) {
+  Parsed<ConnectorFile> out = kind == 0 ? with_options(parse_simple_cpu(text, file), text, file)
+                                        : with_options(parse_offloading(text, file), text, file);
+  if (out.ok()) out.value().kind = kinds[kind];
+  return out;
+}
+
+// The kind that the file names; nothing: none.
+Parsed<std::optional<std::size_t>> kind_in(std::string_view text, std::string_view file) {
+  return without_exceptions<std::optional<std::size_t>>(file, [&] {
     const toml::table document = parse_document(text, file);
     TomlTable root(document, "", file);
-    TomlTable connector = root.table("connector");
-    const auto word = connector.word("kind", {kinds[0], kinds[1]});
-    if (!word) {
-      connector.refuse("kind",
-                       "whose options are these? kind = \"simple_cpu\" or \"offloading\" says it");
-    }
-    return *word;
+    return root.table("connector").word("kind", {kinds[0], kinds[1]});
   });
-  if (!kind.ok()) return kind.error();
-  Parsed<ConnectorFile> out = kind.value() == 0
-                                  ? with_options(parse_simple_cpu(text, file), text, file)
-                                  : with_options(parse_offloading(text, file), text, file);
-  if (out.ok()) out.value().kind = kinds[kind.value()];
+}
+
+}  // namespace
+
+Parsed<ConnectorFile> parse_connector_file(std::string_view text, std::string_view file,
+                                           std::string_view kind_of_library) {
+  auto layer = take_layer_table(text, file);
+  if (!layer.ok()) return layer.error();
+  const std::string& rest = layer.value().rest;
+  const auto named = kind_in(rest, file);
+  if (!named.ok()) return named.error();
+  std::optional<std::size_t> kind = named.value();
+  for (std::size_t k = 0; !kind && k < kinds.size(); ++k) {
+    if (kind_of_library == kinds[k]) kind = k;
+  }
+  // A slip is named before what is missing, whose absence may be its consequence.
+  for (std::size_t k = 0; !kind && k < kinds.size(); ++k) {
+    const auto read = parse_as(k, rest, file);
+    if (read.ok()) {
+      return ParseError{one_line(file) +
+                        ": connector.kind: whose options are these? kind = \"simple_cpu\" or "
+                        "\"offloading\" in [connector] says it"};
+    }
+    if (k + 1 == kinds.size()) return read.error();
+  }
+  Parsed<ConnectorFile> out = parse_as(*kind, rest, file);
+  if (out.ok()) out.value().options = rest;
   return out;
 }
 

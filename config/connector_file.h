@@ -1,5 +1,6 @@
 // A file of connector options of any connector of this product, told apart by [connector] kind.
 #pragma once
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,14 +10,19 @@
 namespace kvc::config {
 
 struct ConnectorFile {
-  std::string kind;                   // "simple_cpu" or "offloading"
+  std::string kind;     // "simple_cpu" or "offloading"
+  std::string options;  // the text without the table [layer], for the connector
+  std::uint32_t blocks_per_chunk = 1;
   std::string effective;              // all values, defaults included, as TOML
   std::vector<std::string> warnings;  // one line each: legal, and hardly what was meant
 };
 
-// Errors: not TOML; a kind that no connector of this product has, or none (the file must say whose
-// options it holds: connectors have different ones); what that connector refuses, in its words. Any
-// bytes are safe input.
-Parsed<ConnectorFile> parse_connector_file(std::string_view text, std::string_view file);
+// `kind_of_library`: whose options these are if the file does not say it, as who is asked with a
+// library knows; "" or a kind of no connector of this product: not known.
+// Errors: not TOML; a kind that no connector of this product has; no kind and none known, if the
+// options are right for one of the connectors (they have different ones, so somebody must say it);
+// what that connector refuses, in its words; a wrong table [layer]. Any bytes are safe input.
+Parsed<ConnectorFile> parse_connector_file(std::string_view text, std::string_view file,
+                                           std::string_view kind_of_library = {});
 
 }  // namespace kvc::config

@@ -40,6 +40,7 @@ BOOST_AUTO_TEST_CASE(options_of_the_other_connector_are_read_in_its_words) {
   BOOST_REQUIRE(file.ok());
   BOOST_TEST(file.value().kind == "offloading");
   BOOST_TEST(file.value().effective.find("blocks_per_chunk = 4") != std::string::npos);
+  BOOST_TEST(file.value().blocks_per_chunk == 4U);
   BOOST_TEST(one_with(file.value().warnings, "load_deadline_ms = 5"));
   BOOST_TEST(error_of("[connector]\nkind = \"offloading\"\nblocks_per_chunk = 0\n") != "");
   BOOST_TEST(error_of("[connector]\nkind = \"simple_cpu\"\nblocks_per_chunk = 4\n") != "");
@@ -51,6 +52,40 @@ BOOST_AUTO_TEST_CASE(a_file_without_a_kind_or_with_another_one_is_refused) {
              std::string::npos);
   BOOST_TEST(error_of("connector = 3\n").find("c.toml:1:") != std::string::npos);
   BOOST_TEST(error_of("[connector\n").find("c.toml:1:") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(a_slip_is_named_before_the_kind_that_is_missing) {
+  const auto names = [](const std::string& text, const std::string& part) {
+    BOOST_TEST(error_of(text).find(part) != std::string::npos, error_of(text));
+    BOOST_TEST(error_of(text).find("whose options") == std::string::npos, error_of(text));
+  };
+  names("[conector]\nkind = \"simple_cpu\"\n", "unknown key \"conector\"; did you mean");
+  names("[connector]\nknd = \"simple_cpu\"\n", "unknown key \"knd\" in [connector]");
+  names("[host]\nbytes = \"8 gigs\"\n", "host.bytes");
+}
+
+BOOST_AUTO_TEST_CASE(a_library_says_whose_options_a_file_holds_that_does_not) {
+  for (const std::string kind : {"simple_cpu", "offloading"}) {
+    const auto file = parse_connector_file("", "c.toml", kind);
+    BOOST_REQUIRE(file.ok());
+    BOOST_TEST(file.value().kind == kind);
+  }
+  BOOST_TEST(!parse_connector_file("", "c.toml", "minimal").ok());
+  // The file's own word counts.
+  const auto said =
+      parse_connector_file("[connector]\nkind = \"simple_cpu\"\n", "c.toml", "offloading");
+  BOOST_REQUIRE(said.ok());
+  BOOST_TEST(said.value().kind == "simple_cpu");
+}
+
+BOOST_AUTO_TEST_CASE(the_table_of_the_layer_is_no_connectors) {
+  const std::string text =
+      "[layer]\nnext = \"x.so\"\nguard = true\n[connector]\nkind = \"simple_cpu\"\n";
+  const auto file = parse_connector_file(text, "c.toml");
+  BOOST_REQUIRE_MESSAGE(file.ok(), error_of(text));
+  BOOST_TEST(file.value().options == "\n\n\n[connector]\nkind = \"simple_cpu\"\n");
+  BOOST_TEST(error_of("[layer]\nnxt = \"x.so\"\n").find("\"next\"") != std::string::npos);
+  BOOST_TEST(error_of("[layer]\nguard = 1\n").find("layer.guard") != std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(what_the_connector_refuses_is_refused_in_its_words) {

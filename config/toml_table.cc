@@ -292,7 +292,8 @@ void TomlTable::refuse_unknown_keys() const {
   for (const auto& name : sorted) list += (list.empty() ? "" : ", ") + name;
   std::string text = place(first->source()) + "unknown key \"" + one_line(first->str(), 60) + "\"" +
                      (path_.empty() ? "" : " in [" + path_ + "]");
-  if (const auto near = nearest(first->str(), sorted)) text += "; did you mean \"" + *near + "\"?";
+  const auto near = nearest(first->str(), sorted);
+  text += near ? "; did you mean \"" + *near + "\"?" : std::string(".");
   throw Refused{text + " Allowed here: " + list};
 }
 

@@ -1,4 +1,5 @@
 #include "conformance/validate/call.h"
+#include "host_stub/loader/status_text.h"
 
 #include <time.h>
 #include <algorithm>
@@ -165,16 +166,17 @@ void Call::check_status(kvc_status status) {
                      (status == KVC_MORE && may_say_more(slot_)) ||
                      (status == KVC_LATER && may_say_later(slot_));
   const bool room = status != KVC_E_ROOM || info(slot_).has(KVC_ATTR_PURE);
-  if (!right || !room) find("KVC-P-012", fmt::format("{} answered {}", name, status));
+  if (!right || !room) find("KVC-P-012", fmt::format("{} answered {}", name, host::Said{status}));
   if (side_poisoned_ && !answers_when_poisoned(slot_) && status != KVC_E_INTERNAL) {
-    find("KVC-P-013", fmt::format("{} answered {} after KVC_E_INTERNAL", name, status));
+    find("KVC-P-013", fmt::format("{} answered {} after KVC_E_INTERNAL", name, host::Said{status}));
   }
 }
 
 void Call::check_form_answer(kvc_status status) {
   if (status < 0) return;
   for (const Form::Item& item : faults_) {
-    const std::string text = fmt::format("{} answered {}: {}", info(slot_).name, status, item.text);
+    const std::string text =
+        fmt::format("{} answered {}: {}", info(slot_).name, host::Said{status}, item.text);
     switch (item.fault) {
       case Fault::size:
       case Fault::tail:
@@ -186,7 +188,11 @@ void Call::check_form_answer(kvc_status status) {
       case Fault::list:
         find("KVC-P-007", text);
         break;
+      case Fault::no_room:
+        find("KVC-P-004", text);
+        break;
       case Fault::limit:
+      case Fault::short_room:
         break;
     }
   }
@@ -206,7 +212,7 @@ void Call::check_counts() {
   if (status == KVC_E_INTERNAL) return;
   if (status != KVC_OK) {
     find("KVC-P-110",
-         fmt::format("after {}: boundary_stats answered {}", info(slot_).name, status));
+         fmt::format("after {}: boundary_stats answered {}", info(slot_).name, host::Said{status}));
     return;
   }
   const std::lock_guard lock(engine_->mutex);

@@ -1,10 +1,11 @@
-// Ends of requests, resets, the end of all: KVC-H-008, 023, 024, 041, 044, 051, KVC-P-096, 097,
-// 101, 102.
+// Ends of requests, resets, the end of all: KVC-H-008, 011, 023, 024, 041, 044, 051, KVC-P-096,
+// 097, 101, 102.
 #include <algorithm>
 
 #include <fmt/format.h>
 
 #include "conformance/validate/checks.h"
+#include "host_stub/loader/status_text.h"
 
 namespace kvc::validate {
 namespace {
@@ -121,8 +122,8 @@ void after_end(const Check& c, const EndIn& in, kvc_status status, const EndOut&
   if (status == KVC_E_INTERNAL) return;
   if (r == nullptr) {
     if (status != KVC_E_ARG) {
-      c.find("KVC-P-096",
-             fmt::format("request_end of unknown request {} answered {}", in.request, status));
+      c.find("KVC-P-096", fmt::format("request_end of unknown request {} answered {}", in.request,
+                                      host::Said{status}));
     }
     return;
   }
@@ -130,13 +131,14 @@ void after_end(const Check& c, const EndIn& in, kvc_status status, const EndOut&
     if (status != KVC_OK || out.job != 0) {
       c.find("KVC-P-051", fmt::format("request_end of {}, which was refused with KVC_E_FULL, "
                                       "answered {} and job {}",
-                                      in.request, status, out.job));
+                                      in.request, host::Said{status}, out.job));
     }
   } else {
     // With confirmed tokens that fell it is over all the same, and nothing was put out.
     const bool fell = c.findings.has("KVC-H-041");
     if (status < 0 && !fell) {
-      c.find("KVC-P-096", fmt::format("request_end of {} answered {}", in.request, status));
+      c.find("KVC-P-096",
+             fmt::format("request_end of {} answered {}", in.request, host::Said{status}));
       return;
     }
     if (status >= 0) check_end_holds(c, in, *r, out);
@@ -155,7 +157,8 @@ void after_reset(const Check& c, std::uint64_t flags, kvc_status status) {
   const bool no_verdict = std::any_of(m.jobs.begin(), m.jobs.end(), [](const auto& j) {
     return j.second.kind == KVC_JOB_LOAD && !j.second.judged;
   });
-  const std::string text = fmt::format("reset with flags {:#x} answered {}", flags, status);
+  const std::string text =
+      fmt::format("reset with flags {:#x} answered {}", flags, host::Said{status});
   if (unknown) {
     c.find("KVC-H-003", fmt::format("reset has unknown flags {:#x}", flags));
     if (status != KVC_E_UNSUPPORTED) c.find("KVC-P-101", text);
@@ -181,6 +184,11 @@ void before_close_sched(const Check& c) {
     c.find("KVC-H-024", fmt::format("the scheduler is closed at step {}; request {} was named last "
                                     "in step {} and has not ended",
                                     m.step, id, r.last_named));
+  }
+  if (!m.ranks_tried && m.lookups != 0) {
+    c.find("KVC-H-011", fmt::format("the scheduler is closed after {} lookups, and set_ranks was "
+                                    "never called",
+                                    m.lookups));
   }
   check_lag(c, 0);
   for (std::size_t rank = 0; rank < m.ranks.size(); ++rank) {

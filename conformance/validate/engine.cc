@@ -68,9 +68,7 @@ Result<std::shared_ptr<Engine>> Registry::engine_for(const kvc_host* self, bool 
   }
   if (!settings.record.empty()) {
     engine->recorder = std::make_unique<Recorder>(settings.record + suffix);
-    if (std::string why = engine->recorder->problem(); !why.empty()) {
-      return Status{Code::arg, std::move(why)};
-    }
+    if (!engine->recorder->opened()) return Status{Code::arg, engine->recorder->problem()};
   }
   ++engines_made_;
   if (engine->findings != nullptr) newest_findings_ = engine->findings;

@@ -8,6 +8,7 @@
 #include <kvc/kvc_util.h>
 
 #include "conformance/validate/engine.h"
+#include "conformance/validate/form.h"
 #include "conformance/validate/table.h"
 #include "conformance/validate/validate.h"
 
@@ -19,9 +20,13 @@ constexpr std::uint64_t all_caps = KVC_CAP_STEPPED | KVC_CAP_FINE_HITS | KVC_CAP
 
 // The connector that the environment names; NULL: none. A wrong path stands in *why.
 const kvc_plugin_api* named_next(std::string* why) {
-  const Settings settings = environment_settings();
-  if (settings.next.empty()) return nullptr;
-  const auto next = Registry::of_process().next(settings.next);
+  const auto settings = environment_settings();
+  if (!settings.ok()) {
+    *why = settings.error().text;
+    return nullptr;
+  }
+  if (settings.value().next.empty()) return nullptr;
+  const auto next = Registry::of_process().next(settings.value().next);
   if (next.ok()) return next.value();
   *why = next.error().text;
   return nullptr;
@@ -62,6 +67,12 @@ const AtEnd at_end;
 namespace slots {
 
 kvc_status describe(kvc_description* out) noexcept {
+  Form form;
+  form.room(out, sizeof(std::uint32_t), "kvc_description");
+  for (const Form::Item& item : form.items()) {
+    std::fprintf(stderr, "kvc_validate: KVC-H-003: describe: %s\n", item.text.c_str());
+    publish(nullptr, nullptr, "KVC-H-003", "describe", 0, item.text);
+  }
   std::string why;
   if (const kvc_plugin_api* const next = named_next(&why); next != nullptr) {
     return next->describe(out);

@@ -85,6 +85,28 @@ bool Form::array(const void* data, std::uint64_t count, std::uint64_t bytes, std
   return false;
 }
 
+void Form::check_room(const void* out, std::size_t least, const char* name) {
+  if (out == nullptr) return add(Fault::no_room, fmt::format("the room for {} is NULL", name));
+  std::uint32_t room = 0;
+  __builtin_memcpy(&room, out, sizeof room);
+  if (room >= least && room <= KVC_STRUCT_BYTES_MAX) return;
+  add(room < sizeof room ? Fault::no_room : Fault::short_room,
+      fmt::format("{}.struct_size is {}: no room of {} to {} bytes", name, room, least,
+                  static_cast<int>(KVC_STRUCT_BYTES_MAX)));
+}
+
+void Form::buffer(const void* out, std::uint64_t cap, std::uint64_t bytes,
+                  const std::uint64_t* set) {
+  if (set == nullptr) add(Fault::short_room, "the number that the call sets is NULL");
+  if (cap == 0) return;
+  if (out == nullptr) {
+    add(Fault::short_room, fmt::format("the room is NULL and cap is {}", cap));
+  } else if (bytes > UINT64_MAX - reinterpret_cast<std::uintptr_t>(out)) {
+    add(Fault::short_room,
+        fmt::format("cap is {}: {} bytes are no room at {}", cap, bytes, fmt::ptr(out)));
+  }
+}
+
 void Form::bits(std::uint64_t flags, std::uint64_t known, const char* name) {
   if ((flags & ~known) == 0) return;
   add(Fault::bits, fmt::format("{} has unknown bits {:#x}", name, flags & ~known));

@@ -1,5 +1,5 @@
-// The form of what is passed: sizes, flags, reserved fields, lists (KVC-H-003 and the answers that
-// the connector owes, KVC-P-005 to 007).
+// The form of what is passed: sizes, flags, reserved fields, lists, room for answers (KVC-H-003 and
+// the answers that the connector owes, KVC-P-004 to 007).
 #pragma once
 #include <cstdint>
 #include <string>
@@ -13,13 +13,15 @@
 
 namespace kvc::validate {
 
-// What is wrong with the form of an in-struct.
+// What is wrong with the form of what is passed.
 enum class Fault : std::uint8_t {
-  size,   // no struct, fewer bytes than in 1.0, a garbage size: KVC_E_ARG
-  tail,   // unknown bytes that are not 0: KVC_E_UNSUPPORTED
-  bits,   // unknown flag bits, a reserved field that is not 0: KVC_E_UNSUPPORTED
-  list,   // no data, a stride too short, memory that is not there: KVC_E_ARG
-  limit,  // more elements than the numbers of open allow: not read
+  size,        // no struct, fewer bytes than in 1.0, a garbage size: KVC_E_ARG
+  tail,        // unknown bytes that are not 0: KVC_E_UNSUPPORTED
+  bits,        // unknown flag bits, a reserved field that is not 0: KVC_E_UNSUPPORTED
+  list,        // no data, a stride too short, memory that is not there: KVC_E_ARG
+  limit,       // more elements than the numbers of open allow: not read
+  no_room,     // an out-struct that is NULL or ends inside struct_size: KVC_E_ARG
+  short_room,  // room for less than the call needs: KVC_E_ARG, or as far as it goes
 };
 
 // Threads:    one. Owns: the texts.
@@ -49,8 +51,16 @@ class Form {
   bool array(const void* data, std::uint64_t count, std::uint64_t bytes, std::uint64_t most,
              const char* name);
   void bits(std::uint64_t flags, std::uint64_t known, const char* name);
+  // Is there an out-struct with `least` bytes of room?
+  template <class T>
+  void room(const T* out, std::size_t least, const char* name) {
+    check_room(out, least, name);
+  }
+  // Is there a number to set, and are there the `bytes` of room that `cap` promises at `out`?
+  void buffer(const void* out, std::uint64_t cap, std::uint64_t bytes, const std::uint64_t* set);
 
  private:
+  void check_room(const void* out, std::size_t least, const char* name);
   bool take(kvc_status status, void* dst, std::size_t bytes, const char* name);
   std::vector<Item> items_;
 };

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "conformance/validate/checks.h"
+#include "host_stub/loader/status_text.h"
 
 namespace kvc::validate {
 namespace {
@@ -78,7 +79,7 @@ void end_job(const Check& c, const EndedJob& ended) {
   const bool failed = ended.status < 0;
   if (job.must_fail && !failed) {
     c.find("KVC-P-102", fmt::format("load job {} was open at a reset with INVALIDATE and ended {}",
-                                    ended.job, ended.status));
+                                    ended.job, host::Said{ended.status}));
   }
   if (job.kind == KVC_JOB_LOAD && ended.status == KVC_E_IO && job.held.empty() && job.firm_lease &&
       job.resets == m.resets && job.failures == m.failures) {
@@ -88,7 +89,7 @@ void end_job(const Check& c, const EndedJob& ended) {
   }
   if (!ended.failed.empty() && !failed) {
     c.find("KVC-P-095", fmt::format("job {} ended {} with {} failed blocks", ended.job,
-                                    ended.status, ended.failed.size()));
+                                    host::Said{ended.status}, ended.failed.size()));
   }
   if (job.kind == KVC_JOB_STORE && !failed && job.resets == m.resets) m.stored_since_reset = true;
   if (failed) ++m.failures;
@@ -116,8 +117,8 @@ void take_verdict(const Check& c, const Verdict& v, const CompleteOut& out) {
   const auto ended = std::find_if(out.jobs.begin(), out.jobs.end(),
                                   [&](const EndedJob& j) { return j.job == v.job; });
   if (ended != out.jobs.end() && ended->status < 0 && v.status >= 0) {
-    c.find("KVC-P-095",
-           fmt::format("load job {} ended {}, its verdict is {}", v.job, ended->status, v.status));
+    c.find("KVC-P-095", fmt::format("load job {} ended {}, its verdict is {}", v.job,
+                                    host::Said{ended->status}, host::Said{v.status}));
   }
   job.judged = true;
   Request* const r = m.find(job.request);
@@ -193,8 +194,8 @@ void after_complete(const Check& c, const CompleteIn& in, kvc_status status,
   if (status == KVC_E_INTERNAL) return;
   Model& m = c.model;
   if (status < 0) {
-    c.find("KVC-P-094",
-           fmt::format("complete of {} reports answered {}", in.reports.size(), status));
+    c.find("KVC-P-094", fmt::format("complete of {} reports answered {}", in.reports.size(),
+                                    host::Said{status}));
     return;
   }
   for (const EndedJob& ended : out.jobs) end_job(c, ended);
@@ -204,7 +205,7 @@ void after_complete(const Check& c, const CompleteIn& in, kvc_status status,
   for (const Rejected& r : out.rejected) {
     if (r.report >= in.reports.size() || r.status >= 0) {
       c.find("KVC-P-093", fmt::format("report {} of {} is rejected with status {}", r.report,
-                                      in.reports.size(), r.status));
+                                      in.reports.size(), host::Said{r.status}));
       continue;
     }
     rejected[r.report] = true;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "conformance/validate/checks.h"
+#include "host_stub/loader/status_text.h"
 
 namespace kvc::validate {
 namespace {
@@ -103,8 +104,8 @@ void take_load(const Check& c, const AllocIn& in, Request& r, const AllocOut& ou
 }
 
 void after_refusal(const Check& c, const AllocIn& in, const Request& r, kvc_status status) {
-  const std::string text =
-      fmt::format("alloc_update of {} with {} tokens answered {}", in.request, in.accepted, status);
+  const std::string text = fmt::format("alloc_update of {} with {} tokens answered {}", in.request,
+                                       in.accepted, host::Said{status});
   if (in.accepted == 0) {
     c.find("KVC-P-070", text);
   } else if (r.open_load != 0) {
@@ -150,8 +151,8 @@ void after_alloc(const Check& c, const AllocIn& in, kvc_status status, const All
   if (status == KVC_E_INTERNAL) return;
   if (r == nullptr) {
     if (status >= 0) {
-      c.find("KVC-P-071",
-             fmt::format("alloc_update of unknown request {} answered {}", in.request, status));
+      c.find("KVC-P-071", fmt::format("alloc_update of unknown request {} answered {}", in.request,
+                                      host::Said{status}));
     }
     return;
   }
@@ -159,7 +160,7 @@ void after_alloc(const Check& c, const AllocIn& in, kvc_status status, const All
     if (status != KVC_OK || out.job != 0) {
       c.find("KVC-P-051", fmt::format("alloc_update of {}, which was refused with KVC_E_FULL, "
                                       "answered {} and job {}",
-                                      in.request, status, out.job));
+                                      in.request, host::Said{status}, out.job));
     }
     return;
   }
@@ -169,11 +170,11 @@ void after_alloc(const Check& c, const AllocIn& in, kvc_status status, const All
   }
   if (r->open_load != 0 && in.accepted != 0) {
     c.find("KVC-P-072", fmt::format("alloc_update of {} answered {} while job {} has no verdict",
-                                    in.request, status, r->open_load));
+                                    in.request, host::Said{status}, r->open_load));
   }
   if (c.findings.has("KVC-H-031") || c.findings.has("KVC-H-032")) {
     c.find("KVC-P-071", fmt::format("alloc_update of {} with {} tokens answered {}", in.request,
-                                    in.accepted, status));
+                                    in.accepted, host::Said{status}));
   }
   if (in.accepted != 0) {
     take_load(c, in, *r, out);

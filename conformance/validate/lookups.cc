@@ -1,9 +1,10 @@
-// Lookups: KVC-H-030, KVC-P-042, 060 to 064, 095, 100.
+// Lookups: KVC-H-021, 023, 030, KVC-P-042, 060 to 064, 095, 100.
 #include <algorithm>
 
 #include <fmt/format.h>
 
 #include "conformance/validate/checks.h"
+#include "host_stub/loader/status_text.h"
 
 namespace kvc::validate {
 namespace {
@@ -11,7 +12,7 @@ namespace {
 std::string about(const LookupIn& in, kvc_status status, const LookupOut& out) {
   return fmt::format(
       "lookup of {} (total {}, device {}, cap {}) answered {}: {} external tokens, why {}",
-      in.request, in.total, in.device, in.cap, status, out.external, out.why);
+      in.request, in.total, in.device, in.cap, host::Said{status}, out.external, out.why);
 }
 
 // What alone forbids a hit.
@@ -88,6 +89,7 @@ void before_lookup(const Check& c, const LookupIn& in) {
     c.find("KVC-H-021", fmt::format("lookup of {} with {} tokens, max_total_tokens is {}",
                                     in.request, in.total, m.layout.max_total));
   }
+  ++m.lookups;
   r->last_named = m.step;
   if (r->running) {  // the notice of its preemption
     forget_tables(m, in.request, *r);

@@ -155,6 +155,8 @@ struct Model {
 
   // Steps and transport.
   bool ranks_set = false;
+  bool ranks_tried = false;   // set_ranks was called, whatever it answered
+  std::uint64_t lookups = 0;  // of live requests
   std::atomic<bool> pool_grows{false};
   std::uint64_t step = 0;  // of the last plan
   std::vector<KeyId> plans;

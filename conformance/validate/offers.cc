@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "conformance/validate/checks.h"
+#include "host_stub/loader/status_text.h"
 #include "host_stub/tools/run_report.h"
 
 namespace kvc::validate {
@@ -105,7 +106,8 @@ void check_explain(const Check& c, const RoomIn& in, kvc_status status, const Te
   if (status == KVC_E_ARG && (in.request == 0 || c.model.live.contains(in.request))) {
     const Request* const r = c.model.find(in.request);
     if (r == nullptr || r->tracked) {
-      c.find("KVC-P-113", fmt::format("explain of request {} answered {}", in.request, status));
+      c.find("KVC-P-113",
+             fmt::format("explain of request {} answered {}", in.request, host::Said{status}));
     }
   }
   if (status != KVC_OK || out.text.empty()) return;

@@ -7,6 +7,7 @@
 #include "conformance/validate/c_structs.h"
 #include "conformance/validate/call.h"
 #include "conformance/validate/table.h"
+#include "host_stub/loader/status_text.h"
 
 namespace kvc::validate::slots {
 namespace {
@@ -36,7 +37,9 @@ struct Opening {
 
 Status prepare(Opening& o, bool sched, const kvc_host_api* host, const kvc_open* open) {
   o.in = read_open(o.form, host, open);
-  auto text = split_layer_table(o.in.toml, environment_settings());
+  const auto environment = environment_settings();
+  if (!environment.ok()) return environment.error();
+  auto text = split_layer_table(o.in.toml, environment.value());
   if (!text.ok()) return text.error();
   o.text = std::move(text).value();
   o.in.toml = o.text.rest;
@@ -125,6 +128,7 @@ kvc_status open_role(Slot slot, const kvc_host_api* host, const kvc_open* open, 
   if (Status s = prepare(o, sched, host, open); !s.ok()) return refuse(host, s.text);
   Call call(slot, o.engine, o.host, o.next);
   call.opens_rank(o.in.rank);
+  if (out == nullptr) o.form.add(Fault::short_room, "the room for the handle is NULL");
   call.form(o.form);
   check_layout(call, o, sched);
   // The host's struct with the layer's table taken out of the text.
@@ -146,7 +150,7 @@ kvc_status open_role(Slot slot, const kvc_host_api* host, const kvc_open* open, 
   if (status >= 0 && handle != nullptr) {
     opened(call, o, sched, handle);
   } else if (status >= 0) {
-    call.find("KVC-P-030", fmt::format("open answered {} and *out is NULL", status));
+    call.find("KVC-P-030", fmt::format("open answered {} and *out is NULL", host::Said{status}));
   } else {
     check_failed(call, o, handle, lines);
     if (o.host != nullptr) o.host->closed.store(true);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "conformance/validate/checks.h"
+#include "host_stub/loader/status_text.h"
 
 namespace kvc::validate {
 namespace {
@@ -122,13 +123,14 @@ void after_build(const Check& c, const StepIn& in, kvc_status status, const Plan
   const bool wrong_step = c.findings.has("KVC-H-040");
   if (status < 0) {
     if (!wrong_step) {
-      c.find("KVC-P-081", fmt::format("build_store_jobs of step {} answered {}", in.step, status));
+      c.find("KVC-P-081",
+             fmt::format("build_store_jobs of step {} answered {}", in.step, host::Said{status}));
     }
     return;
   }
   if (wrong_step) {
     c.find("KVC-P-081", fmt::format("build_store_jobs of step {} after step {} answered {}",
-                                    in.step, m.step, status));
+                                    in.step, m.step, host::Said{status}));
     return;
   }
   m.step = in.step;

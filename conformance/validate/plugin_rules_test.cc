@@ -11,24 +11,16 @@
 namespace kvc::validate::testing {
 namespace {
 
-kvc_lookup_out short_room() {
-  kvc_lookup_out out{};
-  out.struct_size = 16;
-  return out;
-}
-
 const Planted every_call[] = {
     {"KVC-P-004", "it writes behind the room",
      [](Host& h) {
-       h.begin(1, 48);
-       script().lookup = [](kvc_sched*, const kvc_lookup_in*, kvc_lookup_out* out) {
+       script().has_pending = [](const kvc_sched*, kvc_pending* out) {
          std::memset(reinterpret_cast<char*>(out) + 16, 0, 8);
-         out->external_tokens = 0;
          return KVC_OK;
        };
-       kvc_lookup_out room[2] = {short_room(), {}};
-       const kvc_lookup_in in{sizeof in, 0, 1, 48, 0, KVC_NO_LIMIT};
-       slots::lookup(h.sched, &in, room);
+       kvc_pending room[2] = {};
+       room->struct_size = 16;  // a query may be asked for half
+       slots::has_pending(h.sched, room);
      }},
     {"KVC-P-004", "it says that it filled more than the room",
      [](Host& h) {

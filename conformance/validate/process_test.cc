@@ -2,12 +2,14 @@
 // still open at the end.
 #include <sys/wait.h>
 #include <unistd.h>
+#include <boost/filesystem.hpp>
 #include <boost/test/unit_test.hpp>
 #include <csignal>
 #include <cstdlib>
 #include <thread>
 
 #include "conformance/validate/guard.h"
+#include "conformance/validate/recording.h"
 #include "conformance/validate/table.h"
 #include "conformance/validate/tests/scripted.h"
 
@@ -96,6 +98,29 @@ BOOST_AUTO_TEST_CASE(what_was_taken_from_guard_pages_is_gone_after_close) {
     if (bytes[0] == 1) ::_exit(0);
   });
   BOOST_TEST(code != 0);
+}
+
+BOOST_AUTO_TEST_CASE(what_was_recorded_before_a_crash_is_in_the_file) {
+  namespace fs = boost::filesystem;
+  const fs::path folder = fs::temp_directory_path() / fs::unique_path("kvc_crash_%%%%%%%%");
+  fs::create_directory(folder);
+  const int code = in_child([&] {
+    Host h(KVC_HOST_BLOCK_QUERY, "record = \"" + (folder / "a.kvcc").string() + "\"\n");
+    h.open();
+    h.begin(1, 32);
+    script().lookup = [](kvc_sched*, const kvc_lookup_in*, kvc_lookup_out*) -> kvc_status {
+      std::abort();
+    };
+    h.lookup(1, 32);
+  });
+  BOOST_TEST(code == 128 + SIGABRT);
+  const fs::path file = fs::directory_iterator(folder)->path();  // a.kvcc, and which engine it was
+  const auto recording = Recording::read(file.string(), Recording::Cut::allowed);
+  fs::remove_all(folder);
+  BOOST_REQUIRE(recording.ok());
+  const auto& calls = recording.value().calls();
+  BOOST_REQUIRE(calls.size() == 5U);  // two opens, regions, ranks, a request
+  BOOST_TEST(calls.back().head.slot == static_cast<std::uint32_t>(Slot::request_begin));
 }
 
 BOOST_AUTO_TEST_CASE(queries_on_other_threads_are_no_finding) {

@@ -1,10 +1,11 @@
-// Queries, texts and drains: KVC-P-010, 011, 110 to 115.
+// Queries, texts and drains: KVC-H-003, KVC-P-010, 011, 110 to 115.
 #include <algorithm>
 
 #include <fmt/format.h>
 
 #include "conformance/validate/call.h"
 #include "conformance/validate/table.h"
+#include "host_stub/loader/status_text.h"
 
 namespace kvc::validate::slots {
 namespace {
@@ -25,14 +26,42 @@ void check_query(Call& call, const ByteString& before, const void* buf, std::uin
   if (status == KVC_E_INTERNAL || status == KVC_E_ARG || !has_needed) return;
   const bool room = status == KVC_E_ROOM;
   if ((room || status == KVC_OK) && needed == not_set) {
-    call.find("KVC-P-011", fmt::format("{} answered {} and did not set *needed", name, status));
+    call.find("KVC-P-011",
+              fmt::format("{} answered {} and did not set *needed", name, host::Said{status}));
   } else if (room != (cap < needed)) {
     call.find("KVC-P-011", fmt::format("{} answered {} with room for {} and {} needed", name,
-                                       status, cap, needed));
+                                       host::Said{status}, cap, needed));
   } else if (room && !before.empty() &&
              !std::equal(before.begin(), before.end(), static_cast<const char*>(buf))) {
     call.find("KVC-P-011", fmt::format("{} answered KVC_E_ROOM and wrote", name));
   }
+}
+
+// KVC-H-003. Of a query the host takes what its room holds.
+template <class T>
+void query_room(Call& call, const T* out, const char* name) {
+  Form form;
+  form.room(out, sizeof(std::uint32_t), name);
+  call.form(form);
+}
+
+void text_room(Call& call, const char* buf, std::uint64_t cap, const std::uint64_t* set) {
+  Form form;
+  form.buffer(buf, cap, cap, set);
+  call.form(form);
+}
+
+void rows_room(Call& call, const void* out, std::uint32_t stride, std::uint32_t least,
+               std::uint64_t cap, const std::uint64_t* set) {
+  Form form;
+  if (stride < least) {
+    form.add(Fault::short_room,
+             fmt::format("the stride is {}, at least {} is needed", stride, least));
+  }
+  std::uint64_t bytes = 0;
+  if (kvc_mul(cap, stride, &bytes) == 0) bytes = UINT64_MAX;
+  form.buffer(out, cap, bytes, set);
+  call.form(form);
 }
 
 TextOut text_out(kvc_status status, const char* buf, std::uint64_t cap, std::uint64_t size) {
@@ -46,6 +75,7 @@ kvc_status last_error(Slot slot, const Handle* h, char* buf, std::uint64_t cap,
                       std::uint64_t* needed, const Next& next_slot) {
   Call call(slot, h);
   if (!call.known()) return KVC_E_ARG;
+  text_room(call, buf, cap, needed);
   const ByteString before = before_call(buf, cap);
   std::uint64_t mine = not_set;
   const bool failed = call.side().failed.load();
@@ -68,6 +98,7 @@ kvc_status take_log(Slot slot, Handle* h, char* buf, std::uint64_t cap, std::uin
                     const Next& next_slot) {
   Call call(slot, h);
   if (!call.known()) return KVC_E_ARG;
+  text_room(call, buf, cap, count);
   std::uint64_t mine = not_set;
   const kvc_status status = call.forward([&](const kvc_plugin_api& next) {
     return next_slot(next)(h, buf, cap, count == nullptr ? nullptr : &mine);
@@ -120,6 +151,7 @@ kvc_status take_log_rank(kvc_rank* r, char* buf, std::uint64_t cap, std::uint64_
 kvc_status boundary_stats(const kvc_sched* s, kvc_boundary_stats* out_c) noexcept {
   Call call(Slot::boundary_stats, s);
   if (!call.known()) return KVC_E_ARG;
+  query_room(call, out_c, "kvc_boundary_stats");
   OutBox<kvc_boundary_stats> box(out_c);
   const kvc_status status =
       call.forward([&](const kvc_plugin_api& next) { return next.boundary_stats(s, box.get()); });
@@ -132,6 +164,7 @@ kvc_status boundary_stats(const kvc_sched* s, kvc_boundary_stats* out_c) noexcep
 kvc_status has_pending(const kvc_sched* s, kvc_pending* out_c) noexcept {
   Call call(Slot::has_pending, s);
   if (!call.known()) return KVC_E_ARG;
+  query_room(call, out_c, "kvc_pending");
   OutBox<kvc_pending> box(out_c);
   const std::uint64_t calls = call.engine().sched_calls.load();
   const bool idle = call.side().inside.load() == nullptr;
@@ -154,6 +187,7 @@ kvc_status stats(const kvc_sched* s, void* out_c, std::uint32_t stride, std::uin
                  std::uint64_t* needed) noexcept {
   Call call(Slot::stats, s);
   if (!call.known()) return KVC_E_ARG;
+  rows_room(call, out_c, stride, kvc_stat_least, cap, needed);
   std::uint64_t bytes = 0;
   const bool sized = kvc_mul(cap, stride, &bytes) != 0;
   const ByteString before = before_call(out_c, sized ? bytes : 0);
@@ -185,6 +219,7 @@ kvc_status explain(const kvc_sched* s, std::uint64_t request, char* buf, std::ui
                    std::uint64_t* needed) noexcept {
   Call call(Slot::explain, s);
   if (!call.known()) return KVC_E_ARG;
+  text_room(call, buf, cap, needed);
   const ByteString before = before_call(buf, cap);
   std::uint64_t mine = not_set;
   const kvc_status status = call.forward([&](const kvc_plugin_api& next) {
@@ -205,6 +240,7 @@ kvc_status take_events(kvc_sched* s, void* out_c, std::uint32_t stride, std::uin
                        std::uint64_t* count) noexcept {
   Call call(Slot::take_events, s);
   if (!call.known()) return KVC_E_ARG;
+  rows_room(call, out_c, stride, kvc_event_least, cap, count);
   std::uint64_t mine = not_set;
   const kvc_status status = call.forward([&](const kvc_plugin_api& next) {
     return next.take_events(s, out_c, stride, cap, count == nullptr ? nullptr : &mine);

@@ -39,6 +39,7 @@ kvc_status register_regions(kvc_rank* r, const kvc_list* regions, kvc_rank_info*
   const std::uint32_t rank = call.side().rank;
   Form form;
   const RegionsIn in = read_regions(form, regions);
+  form.room(out_c, kvc_rank_info_least, "kvc_rank_info");
   call.form(form);
   OutBox<kvc_rank_info> box(out_c);
   call.check_outputs();
@@ -74,6 +75,9 @@ kvc_status progress(kvc_rank* r, kvc_progress* out_c) noexcept {
   Call call(Slot::progress, r);
   if (!call.known()) return KVC_E_ARG;
   const std::uint32_t rank = call.side().rank;
+  Form form;
+  form.room(out_c, kvc_progress_least, "kvc_progress");
+  call.form(form);
   OutBox<kvc_progress> box(out_c);
   call.check_outputs();
   const kvc_status status = call.forward([&](const kvc_plugin_api& next) {

@@ -40,12 +40,13 @@ Recorder::Recorder(const std::string& path) : path_(path), file_(std::fopen(path
     problem_ = fmt::format("cannot write {}: {}", path, std::strerror(errno));
     return;
   }
+  opened_ = true;
   std::string header(recording_magic);
   put_fixed(header, recording_version, 2);
   put_fixed(header, recording_header_bytes, 2);
   put_fixed(header, 0, 8);
   hash_ = chained(0, header);
-  buffer_ = std::move(header);
+  write(header);
 }
 
 Recorder::~Recorder() {
@@ -65,26 +66,25 @@ void Recorder::append(const std::string& payload) {
   const std::lock_guard lock(mutex_);
   if (file_ == nullptr) return;
   hash_ = chained(hash_, record);
-  buffer_ += record;
-  if (buffer_.size() > buffer_max) flush();
+  write(record);
 }
 
-void Recorder::flush() {
-  if (std::fwrite(buffer_.data(), 1, buffer_.size(), file_) != buffer_.size()) {
+void Recorder::write(const std::string& bytes) {
+  if (std::fwrite(bytes.data(), 1, bytes.size(), file_) != bytes.size() ||
+      std::fflush(file_) != 0) {
     problem_ = fmt::format("cannot write {}: {}", path_, std::strerror(errno));
     lost_ = true;
     std::fclose(file_);
     file_ = nullptr;
   }
-  buffer_.clear();
 }
 
 void Recorder::close() {
   const std::lock_guard lock(mutex_);
   if (file_ == nullptr) return;
-  buffer_ += '\0';
-  put_fixed(buffer_, hash_, sizeof hash_);
-  flush();
+  std::string end(1, '\0');
+  put_fixed(end, hash_, sizeof hash_);
+  write(end);
   if (file_ == nullptr) return;
   if (std::fclose(file_) != 0) {
     problem_ = fmt::format("cannot write {}: {}", path_, std::strerror(errno));

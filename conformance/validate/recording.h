@@ -39,17 +39,17 @@ struct CallHead {
 // Writes a recording.
 //
 // Threads:    any.
-// Owns:       the file. Invariants: at most buffer_max bytes wait in memory, plus one call; after
-//             close() the file is whole.
+// Owns:       the file. Invariants: what was added is the system's, so that it outlives a crash of
+//             the process; after close() the file is whole.
 class Recorder {
  public:
-  static constexpr std::size_t buffer_max = 256U << 10U;
-
   explicit Recorder(const std::string& path);
   // Says on stderr if the file, which could be opened, is not whole.
   ~Recorder();
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
+  // Whether the file could be opened for writing.
+  [[nodiscard]] bool opened() const { return opened_; }
   // Empty: all was written so far.
   [[nodiscard]] std::string problem() const;
 
@@ -65,14 +65,14 @@ class Recorder {
 
  private:
   void append(const std::string& payload);
-  void flush();
+  void write(const std::string& bytes);
 
   mutable std::mutex mutex_;
   std::string path_;
-  std::string buffer_;
   std::FILE* file_ = nullptr;
   std::uint64_t hash_ = 0;
   std::string problem_;
+  bool opened_ = false;
   bool lost_ = false;  // calls that are not in the file
 };
 

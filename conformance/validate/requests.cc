@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "conformance/validate/checks.h"
+#include "host_stub/loader/status_text.h"
 #include "plugin/core/check.h"
 
 #include <xxhash.h>
@@ -79,12 +80,13 @@ void after_begin(const Check& c, const BeginIn& in, kvc_status status) {
   Model& m = c.model;
   const bool wrong = c.findings.host_is_wrong();
   if (status >= 0 && wrong) {
-    c.find("KVC-P-050", fmt::format("request_begin of {} answered {}", in.request, status));
+    c.find("KVC-P-050",
+           fmt::format("request_begin of {} answered {}", in.request, host::Said{status}));
   }
   if (refused(status) && status != KVC_E_FULL) {
     if (!wrong) {
       c.find("KVC-P-050", fmt::format("request_begin of {} with {} tokens and {} keys answered {}",
-                                      in.request, in.prompt, in.n_keys, status));
+                                      in.request, in.prompt, in.n_keys, host::Said{status}));
     }
     return;
   }
@@ -134,12 +136,13 @@ void after_extend(const Check& c, const ExtendIn& in, kvc_status status) {
     if (status != KVC_OK && status != KVC_E_INTERNAL) {
       c.find("KVC-P-051", fmt::format("request_extend of {}, which was refused with KVC_E_FULL, "
                                       "answered {}",
-                                      in.request, status));
+                                      in.request, host::Said{status}));
     }
     return;
   }
   if (status >= 0 && wrong) {
-    c.find("KVC-P-052", fmt::format("request_extend of {} answered {}", in.request, status));
+    c.find("KVC-P-052",
+           fmt::format("request_extend of {} answered {}", in.request, host::Said{status}));
     return;
   }
   if (r == nullptr || r->keys_stopped) return;
@@ -147,7 +150,7 @@ void after_extend(const Check& c, const ExtendIn& in, kvc_status status) {
     r->keys_stopped = true;
   } else if (refused(status) && !wrong) {
     c.find("KVC-P-052", fmt::format("request_extend of {}: keys {} to {} answered {}", in.request,
-                                    in.first_key, in.first_key + in.n_keys, status));
+                                    in.first_key, in.first_key + in.n_keys, host::Said{status}));
   } else if (status >= 0) {
     take_keys(c, in.request, *r, in.n_keys, in.keys);
   }
@@ -158,14 +161,14 @@ void after_cancel(const Check& c, std::uint64_t id, kvc_status status) {
   if (r == nullptr) {
     c.find("KVC-H-023", fmt::format("lookup_cancel of {}, which is not live", id));
     if (status != KVC_E_ARG && status != KVC_E_INTERNAL) {
-      c.find("KVC-P-066",
-             fmt::format("lookup_cancel of unknown request {} answered {}", id, status));
+      c.find("KVC-P-066", fmt::format("lookup_cancel of unknown request {} answered {}", id,
+                                      host::Said{status}));
     }
     return;
   }
   c.model.leases.erase(id);
   if (status == KVC_OK || status == KVC_E_INTERNAL) return;
-  const std::string text = fmt::format("lookup_cancel of {} answered {}", id, status);
+  const std::string text = fmt::format("lookup_cancel of {} answered {}", id, host::Said{status});
   if (r->tracked) {
     c.find("KVC-P-066", text);
   } else {

@@ -25,6 +25,7 @@ kvc_status set_ranks(kvc_sched* s, const kvc_list* ranks, kvc_list* usable) noex
   if (!call.known()) return KVC_E_ARG;
   Form form;
   const SetRanksIn in = read_ranks(form, ranks, call.layout());
+  if (usable == nullptr) form.add(Fault::short_room, "the room for the usable slots is NULL");
   call.form(form);
   call.check_outputs();
   no_lookup(call);
@@ -87,6 +88,7 @@ kvc_status lookup(kvc_sched* s, const kvc_lookup_in* in_c, kvc_lookup_out* out_c
   if (!call.known()) return KVC_E_ARG;
   Form form;
   const LookupIn in = read_lookup(form, in_c);
+  form.room(out_c, kvc_lookup_out_least, "kvc_lookup_out");
   call.form(form);
   OutBox<kvc_lookup_out> box(out_c);
   call.check([&](const Check& c) { before_lookup(c, in); });
@@ -126,6 +128,7 @@ kvc_status alloc_update(kvc_sched* s, const kvc_alloc_in* in_c, kvc_alloc_out* o
   if (!call.known()) return KVC_E_ARG;
   Form form;
   const AllocIn in = read_alloc(form, in_c, call.layout());
+  form.room(out_c, kvc_alloc_out_least, "kvc_alloc_out");
   call.form(form);
   OutBox<kvc_alloc_out> box(out_c);
   call.check_outputs();
@@ -156,6 +159,7 @@ kvc_status build_store_jobs(kvc_sched* s, const kvc_step* step, kvc_plan* out_c)
   if (!call.known()) return KVC_E_ARG;
   Form form;
   const StepIn in = read_step(form, step, call.layout());
+  form.room(out_c, kvc_plan_least, "kvc_plan");
   call.form(form);
   OutBox<kvc_plan> box(out_c);
   call.check_outputs();
@@ -188,6 +192,7 @@ kvc_status complete(kvc_sched* s, const kvc_bytes* reports, std::uint64_t count,
   if (!call.known()) return KVC_E_ARG;
   Form form;
   const CompleteIn in = read_reports(form, reports, count, call.layout());
+  form.room(out_c, kvc_complete_out_least, "kvc_complete_out");
   call.form(form);
   OutBox<kvc_complete_out> box(out_c);
   call.check_outputs();
@@ -219,6 +224,7 @@ kvc_status request_end(kvc_sched* s, const kvc_end_in* in_c, kvc_end_out* out_c)
   if (!call.known()) return KVC_E_ARG;
   Form form;
   const EndIn in = read_end(form, in_c, call.layout());
+  form.room(out_c, kvc_end_out_least, "kvc_end_out");
   call.form(form);
   OutBox<kvc_end_out> box(out_c);
   call.check_outputs();

@@ -14,8 +14,9 @@ struct Settings {
   bool guard = false;
 };
 
-// KVC_LAYER_NEXT, KVC_LAYER_RECORD, KVC_LAYER_FINDINGS, KVC_LAYER_GUARD ("1" or "true").
-[[nodiscard]] Settings environment_settings();
+// KVC_LAYER_NEXT, KVC_LAYER_RECORD, KVC_LAYER_FINDINGS, KVC_LAYER_GUARD. Errors: arg: a guard that
+// is neither "1" nor "true", "0", "false" or empty.
+Result<Settings> environment_settings();
 
 struct LayerText {
   Settings settings;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "conformance/validate/checks.h"
+#include "host_stub/loader/status_text.h"
 
 namespace kvc::validate {
 namespace {
@@ -74,6 +75,7 @@ bool Model::all_ranks_here() const {
 
 void before_set_ranks(const Check& c, const SetRanksIn& in) {
   Model& m = c.model;
+  m.ranks_tried = true;
   if (m.ranks_set) {
     c.find("KVC-H-011", "set_ranks is called a second time");
     return;
@@ -87,7 +89,11 @@ void before_set_ranks(const Check& c, const SetRanksIn& in) {
     }
     seen[r.rank] = true;
     const RankView& view = m.ranks[r.rank];
-    if (view.here && view.registered && !(view.info == r)) {
+    if (view.here && !view.registered) {
+      c.find("KVC-H-011", fmt::format("set_ranks names rank {}, whose register_regions has not "
+                                      "returned anything",
+                                      r.rank));
+    } else if (view.here && !(view.info == r)) {
       c.find("KVC-H-011", fmt::format("what set_ranks says of rank {} is not what its "
                                       "register_regions returned",
                                       r.rank));
@@ -105,7 +111,7 @@ void after_set_ranks(const Check& c, const SetRanksIn& in, kvc_status status,
   if (status == KVC_E_INTERNAL) return;
   if (m.ranks_set) {
     if (status != KVC_E_STATE) {
-      c.find("KVC-P-041", fmt::format("a second set_ranks answered {}", status));
+      c.find("KVC-P-041", fmt::format("a second set_ranks answered {}", host::Said{status}));
     }
     return;
   }
@@ -113,7 +119,7 @@ void after_set_ranks(const Check& c, const SetRanksIn& in, kvc_status status,
   const bool incomplete = in.ranks.size() != m.layout.ranks;
   if (incomplete) {
     c.find("KVC-P-041", fmt::format("set_ranks with {} of {} ranks answered {}", in.ranks.size(),
-                                    m.layout.ranks, status));
+                                    m.layout.ranks, host::Said{status}));
   }
   m.ranks_set = true;
   m.pool_grows = std::any_of(in.ranks.begin(), in.ranks.end(),
@@ -145,14 +151,15 @@ void after_register(const Check& c, std::uint32_t rank, const RegionsIn&, kvc_st
   if (status == KVC_E_INTERNAL) return;
   if (view.registered) {
     if (status != KVC_E_STATE) {
-      c.find("KVC-P-043",
-             fmt::format("a second register_regions of rank {} answered {}", rank, status));
+      c.find("KVC-P-043", fmt::format("a second register_regions of rank {} answered {}", rank,
+                                      host::Said{status}));
     }
     return;
   }
   if (status < 0) return;
   if (c.findings.has("KVC-H-012")) {
-    c.find("KVC-P-043", fmt::format("register_regions of rank {} answered {}", rank, status));
+    c.find("KVC-P-043",
+           fmt::format("register_regions of rank {} answered {}", rank, host::Said{status}));
   }
   view.registered = true;
   view.info = out;
@@ -208,13 +215,13 @@ void after_submit(const Check& c, std::uint32_t rank, bool loads, const SubmitIn
   // A rank may go on behind a plan that it never got: the jobs of that one do not end.
   const std::uint64_t number = wrong ? number_of(c.model, plan) : done + 1;
   if (status >= 0 && number <= done) {
-    c.find("KVC-P-120", fmt::format("{} of rank {} answered {}", slot, rank, status));
+    c.find("KVC-P-120", fmt::format("{} of rank {} answered {}", slot, rank, host::Said{status}));
     return;
   }
   if (status < 0) {
     if (!wrong && !c.findings.host_is_wrong() && status != KVC_E_UNSUPPORTED) {
-      c.find("KVC-P-120",
-             fmt::format("{} of rank {} with the next plan answered {}", slot, rank, status));
+      c.find("KVC-P-120", fmt::format("{} of rank {} with the next plan answered {}", slot, rank,
+                                      host::Said{status}));
     }
     return;
   }
@@ -228,8 +235,8 @@ void after_progress(const Check& c, std::uint32_t rank, kvc_status status, const
   if (status == KVC_E_INTERNAL) view.poisoned = true;
   if (status < 0) return;
   for (const LoadDone& done : out.loads) {
-    const auto text =
-        fmt::format("progress of rank {} reports load job {} with {}", rank, done.job, done.status);
+    const auto text = fmt::format("progress of rank {} reports load job {} with {}", rank, done.job,
+                                  host::Said{done.status});
     if (++view.loads_reported[done.job] > 1) {
       c.find("KVC-P-122", text + " again");
       continue;

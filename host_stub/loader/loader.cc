@@ -1,4 +1,5 @@
 #include "host_stub/loader/loader.h"
+#include "host_stub/loader/status_text.h"
 
 #include <dlfcn.h>
 #include <unistd.h>
@@ -146,7 +147,7 @@ Result<LoadedConnector> check_connector(const std::string& path, kvc_plugin_entr
     return {status == KVC_E_UNSUPPORTED ? Code::unsupported : Code::arg,
             fmt::format(
                 "connector {}: its entry answered status {} to a host of version {}.{} [KVC-L-002]",
-                path, status, KVC_MAJOR, KVC_MINOR)};
+                path, host::Said{status}, KVC_MAJOR, KVC_MINOR)};
   }
   if (api.struct_size > sizeof api) {
     return {Code::arg, fmt::format("connector {}: it filled {} bytes of a table of {} [KVC-L-006]",
@@ -159,8 +160,8 @@ Result<LoadedConnector> check_connector(const std::string& path, kvc_plugin_entr
   kvc_description description{};
   description.struct_size = sizeof description;
   if (const kvc_status s = api.describe(&description); s != KVC_OK) {
-    return {Code::arg,
-            fmt::format("connector {}: describe answered status {} [KVC-L-008]", path, s)};
+    return {Code::arg, fmt::format("connector {}: describe answered status {} [KVC-L-008]", path,
+                                   host::Said{s})};
   }
   connector.name = text_of(description.name);
   connector.version = text_of(description.version);

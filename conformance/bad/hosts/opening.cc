@@ -77,6 +77,25 @@ void passes_a_list_without_stride(Host& h) {
   });
 }
 
+void has_no_room_for_an_answer(Host& h) {
+  instead(h.call.lookup, [](auto& right, kvc_sched* s, auto* in, kvc_lookup_out* out) {
+    out->struct_size = sizeof out->struct_size;
+    return right(s, in, out);
+  });
+}
+
+void has_half_the_room_for_a_plan(Host& h) {
+  instead(h.call.build_store_jobs, [](auto& right, kvc_sched* s, auto* in, kvc_plan* out) {
+    out->struct_size = 8;
+    return right(s, in, out);
+  });
+}
+
+void counts_into_nothing(Host& h) {
+  instead(h.call.has_pending,
+          [](auto& right, const kvc_sched* s, kvc_pending*) { return right(s, nullptr); });
+}
+
 // The clock of the host asks the connector.
 void calls_from_its_clock(Host& h) {
   asked_from_its_clock = &h;
@@ -132,6 +151,17 @@ void joins_fewer_ranks(Host& h) {
     const kvc_list mine = kvc_list_of(all->data, all->count - 1, all->stride);
     return right(s, &mine, usable);
   });
+}
+
+void never_joins_its_ranks(Host& h) {
+  instead(h.call.set_ranks, [](auto&, auto*, auto*, auto*) { return kvc_status{KVC_OK}; });
+}
+
+void joins_ranks_without_regions(Host& h) {
+  h.call.register_regions = [&h](kvc_rank* r, const kvc_list*, kvc_rank_info* info) {
+    info->rank = r == h.rank[0] ? 0 : 1;
+    return kvc_status{KVC_OK};
+  };
 }
 
 // What the ranks have is not what the scheduler is told.

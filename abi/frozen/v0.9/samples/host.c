@@ -3,6 +3,9 @@
  * every byte that the connector loads and says how many tokens came from there. A "forward" writes
  * bytes that are a function of the whole prefix, and is over when it returns: fences are NONE.
  * usage: host LIB.so [text of the connector's TOML]. Exit code 0: all was right. */
+#ifdef __cplusplus
+#error "docs/minimal is C11: compile it as C; a host in C++ starts from kvc.hpp (docs/abi.md)"
+#endif
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <kvc/kvc_util.h>
@@ -346,7 +349,10 @@ static uint64_t serve(uint64_t id, uint64_t kind) {
 int main(int argc, char** argv) {
   uint64_t id = 0;
   kvc_pending left;
-  if (argc < 2) die("usage: host LIB.so [TOML]; arguments", argc - 1, 1);
+  if (argc < 2) {
+    fputs("usage: host LIB.so [text of the connector's TOML]\n", stderr);
+    return 2;
+  }
   load(argv[1]);
   open_roles(argc > 2 ? argv[2] : "");
   for (int pass = 1; pass <= 2; ++pass) {

@@ -3,6 +3,10 @@
 #ifndef KVC_DOCS_MINIMAL_ROLE_H_
 #define KVC_DOCS_MINIMAL_ROLE_H_
 
+#ifdef __cplusplus
+#error "docs/minimal is C11: compile it as C; a connector in C++ starts from kvc.hpp (docs/abi.md)"
+#endif
+
 #include <inttypes.h>
 #include <kvc/kvc_util.h>
 #include <stdio.h>
