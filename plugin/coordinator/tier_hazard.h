@@ -17,7 +17,7 @@ class Samples {
     std::uint32_t accounted;
   };
   static constexpr std::uint32_t ghost_bit = 1U << 31U;
-  static constexpr std::uint32_t wanted = 16'384;
+  static constexpr std::uint32_t wanted = 24'576;
   static constexpr std::uint32_t most = wanted * 3 / 2;
   static constexpr std::uint32_t none = UINT32_MAX;
 

@@ -32,7 +32,7 @@ class SurvivalTwin {
 
   // Of `all` entries and ghosts one in step() is sampled.
   void make(std::uint64_t all) {
-    for (; all > 16384; all /= 2) step_ *= 2;
+    for (; all > 24576; all /= 2) step_ *= 2;
     kappa_ = std::max(0.5F, 8.0F / static_cast<float>(step_));
     pool();
   }
