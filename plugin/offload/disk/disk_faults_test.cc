@@ -307,7 +307,7 @@ BOOST_AUTO_TEST_CASE(every_flipped_bit_of_records_and_superblocks_is_caught_by_t
     BOOST_TEST_CONTEXT("flip " << flips << "; " << test::repeat_command(seed)) {
       const bool index = flips % 10 != 0;
       const std::string file = w.path(index ? "blocks-5000.index" : "store");
-      // Generation 1 is in the second copy.
+      // The second copy, whether it is the newer one or not.
       const std::uint64_t at =
           index ? rng.below(8 * record_bytes) : superblock_bytes + rng.below(superblock_bytes);
       const auto bit = static_cast<std::uint8_t>(1U << rng.below(8));

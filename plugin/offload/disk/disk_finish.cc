@@ -128,6 +128,10 @@ void DiskStore::finish_record(Op& op) {
     places.move(op.place, Use::lost);
     return;
   }
+  // Given up before it began: the record still says what it said.
+  if (!op.task.record_touched && op.task.record.generation == generation_) {
+    return places.move(op.place, Use::queued);
+  }
   p.recorded = true;
   settle(op.cls, op.place);
 }

@@ -18,6 +18,8 @@ namespace kvc::disk {
 namespace {
 
 constexpr std::size_t index_piece = std::size_t{4} << 20U;  // read at once
+// So that the next one is a number too.
+constexpr std::uint64_t generation_most = std::uint64_t{1} << 62U;
 constexpr std::string_view blocks_prefix = "blocks-";
 
 Status io_error(const std::string& path, const char* what, IoResult error) {
@@ -77,6 +79,7 @@ Result<std::unique_ptr<DiskStore>> DiskStore::open(const DiskStoreOptions& optio
     for (std::uint32_t c = 0; c < store->classes_.size(); ++c) {
       if (Status s = store->read_index(c, found); !s.ok()) return s;
     }
+    if (Status s = store->check_generation(found); !s.ok()) return s;
     store->publish_found(found);
     store->fit_budget();
     if (Status s = store->start_engine(); !s.ok()) return s;
@@ -177,14 +180,29 @@ Status DiskStore::open_superblock() {
   const IoResult n = read_all(files_, fd, bytes, 0);
   if (n < 0) return io_error(path, "read", n);
   std::optional<Superblock> newest;
+  int unreadable = 0;
   for (std::size_t copy = 0; copy < 2; ++copy) {
-    const auto read =
-        read_superblock(std::span(bytes).subspan(copy * superblock_bytes, superblock_bytes));
+    const auto one = std::span(bytes).subspan(copy * superblock_bytes, superblock_bytes);
+    auto read = read_superblock(one);
+    if (read.ok() && read.value().generation > generation_most) {
+      read = Status{Code::arg, "superblock: a generation that no folder reaches"};
+    }
     if (!read.ok() && read.error().code == Code::unsupported) {
       return {Code::unsupported, fmt::format("{}: {}", path, read.error().text)};
     }
-    if (!read.ok()) continue;
+    if (!read.ok()) {
+      ++unreadable;
+      continue;
+    }
     if (!newest || read.value().generation > newest->generation) newest = read.value();
+  }
+  if (newest && unreadable != 0) {
+    say(
+        fmt::format("a copy of the superblock cannot be read; it may have been that of a reset "
+                    "after generation {}: all blocks are dropped",
+                    newest->generation));
+    // Above what the lost copy may have said, and in its place.
+    return write_generations(newest->generation + 3);
   }
   if (newest && newest->owner == body_->shared.owner) {
     generation_ = newest->generation;
@@ -200,7 +218,29 @@ Status DiskStore::open_superblock() {
   // Nobody can tell what the blocks here are.
   if (n != 0) say("no superblock can be read: all blocks are dropped");
   if (Status s = remove_blocks(false); !s.ok()) return s;
-  return write_generation(1);
+  return write_generations(1);
+}
+
+// Into both copies, one generation apart as after every reset: so one that is missing is one that
+// was lost, and named at most one generation more than the other.
+Status DiskStore::write_generations(std::uint64_t first) {
+  if (Status s = write_generation(first); !s.ok()) return s;
+  return write_generation(first + 1);
+}
+
+// A record of a newer generation than the superblock's says that the superblock is an old one:
+// what it calls live was written before a reset.
+Status DiskStore::check_generation(std::vector<Found>& found) {
+  if (newest_generation_ <= generation_) return {};
+  say(fmt::format("the superblock says generation {}, a record {}: all blocks are dropped",
+                  generation_, newest_generation_));
+  counters_.dropped_foreign += found.size();
+  for (const Found& f : found) classes_[f.cls].places.move(f.place, Use::free);
+  found.clear();
+  for (Class& c : classes_) {
+    while (c.places.count(Use::bad) != 0) c.places.move(c.places.first(Use::bad), Use::free);
+  }
+  return write_generations(newest_generation_ + 1);
 }
 
 Status DiskStore::write_generation(std::uint64_t generation) {
@@ -271,11 +311,16 @@ Status DiskStore::make_classes() {
       const std::uint64_t room = options_.budget.n - fixed_bytes_;
       const IoResult records = files_.size(it->index_fd);
       if (records < 0) return io_error(path_ + "/" + name + ".index", "size", records);
-      // What a larger budget left here must be read too.
-      const std::uint64_t there = ceil_div(static_cast<std::uint64_t>(records), record_bytes);
+      const IoResult data = files_.size(it->data_fd);
+      if (data < 0) return io_error(path_ + "/" + name + ".data", "size", data);
+      // What a larger budget left here must be read too. Records of places that the data file does
+      // not reach stand for nothing, however many there are.
+      const std::uint64_t there = std::min(static_cast<std::uint64_t>(records) / record_bytes,
+                                           static_cast<std::uint64_t>(data) / place_bytes(payload));
       const std::uint64_t places = std::max(room / (place_bytes(payload) + record_bytes), there);
       if (Status s = it->places.create(payload, places); !s.ok()) {
-        return {s.code, path_ + ": " + s.text};
+        return {s.code,
+                fmt::format("{}: a budget of {} bytes: {}", path_, options_.budget.n, s.text)};
       }
     }
     class_of_group_[g] = static_cast<std::uint32_t>(it - classes_.begin()) + 1;
@@ -321,6 +366,7 @@ Status DiskStore::read_index(std::uint32_t cls, std::vector<Found>& found) {
     const std::size_t records = static_cast<std::size_t>(n) / record_bytes;
     for (std::size_t i = 0; i < records; ++i) {
       const std::uint64_t place = offset / record_bytes + i;
+      if (place == c.places.size()) return drop_tail(c);
       const auto read =
           read_record(std::span(bytes).subspan(i * record_bytes, record_bytes), place);
       c.places.begin_at(static_cast<std::uint32_t>(place + 1));
@@ -338,11 +384,26 @@ Status DiskStore::read_index(std::uint32_t cls, std::vector<Found>& found) {
   return {};
 }
 
+// Records behind the last place there can be.
+Status DiskStore::drop_tail(Class& c) {
+  say(
+      fmt::format("{}.index has records of more than the {} places that there can be: they are cut "
+                  "off",
+                  c.name, c.places.size()));
+  const int r = files_.truncate(c.index_fd, c.places.size() * record_bytes);
+  if (r < 0) return io_error(path_ + "/" + c.name + ".index", "truncate", r);
+  trim_holes(c);
+  return {};
+}
+
 void DiskStore::take_record(std::uint32_t cls, std::uint32_t place, const Record& record,
                             std::uint64_t data_bytes, std::vector<Found>& found) {
   Places& places = classes_[cls].places;
   if (record.state == PlaceState::empty) return;  // a hole
   sequence_ = std::max(sequence_, record.sequence);
+  // Numbers beyond are nobody's.
+  if (record.generation <= generation_most)
+    newest_generation_ = std::max(newest_generation_, record.generation);
   if (record.generation == generation_ && record.state == PlaceState::bad) {
     return places.move(place, Use::bad);
   }

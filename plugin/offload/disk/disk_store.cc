@@ -162,8 +162,12 @@ Code DiskStore::write(const DiskWrite& op, std::uint64_t now_ns) {
   return Code::ok;
 }
 
-// Submits the write if there is a place for it.
+// Submits the write if there is a place for it that may be written.
 void DiskStore::begin_write(std::uint32_t at) {
+  // Until a reset is on disk the next open finds the blocks before it, in places that are free
+  // here: none is written over. Nor may a record name a generation that no superblock has: a later
+  // reset would give out that number again.
+  if (generation_unsaved_) return;
   Op& op = body_->ops[at];
   Class& c = classes_[op.cls];
   op.place = c.places.take(room_for_hole(c));
@@ -192,9 +196,10 @@ bool DiskStore::has_room(std::uint32_t cls) const {
          (c.places.count(Use::free) != 0 || (room_for_hole(c) && c.places.can_grow()));
 }
 
-// Whether places are about to become free, in this class or, by punching, in others.
+// Whether places are about to become free, in this class or, by punching, in others; or to be
+// allowed, with the superblock of a reset.
 bool DiskStore::room_coming(std::uint32_t cls) const {
-  if (frees_open_ != 0) return true;
+  if (frees_open_ != 0 || generation_unsaved_) return true;
   for (std::uint32_t i = 0; i < classes_.size(); ++i) {
     const Places& p = classes_[i].places;
     if (p.count(Use::queued) != 0) return true;
@@ -205,7 +210,7 @@ bool DiskStore::room_coming(std::uint32_t cls) const {
 
 // Punches free places of other classes until one more place of this class fits the budget.
 void DiskStore::make_room(std::uint32_t cls) {
-  if (punch_refused_ || frees_open_ != 0) return;
+  if (punch_refused_ || frees_open_ != 0 || generation_unsaved_) return;
   const std::uint64_t needed = classes_[cls].places.cost();
   std::uint64_t coming = options_.budget.n - std::min(options_.budget.n, used().n);
   for (std::uint32_t i = 0; i < classes_.size(); ++i) {
@@ -414,9 +419,9 @@ std::size_t DiskStore::poll(std::span<DiskDone> out, std::uint64_t now_ns) {
     }
   }
   check_deadlines(now_ns);
+  if (reset_id_) save_generation();
   start_records();
   start_waiting(now_ns);
-  if (reset_id_) save_generation();
   probe(now_ns);
   const std::size_t n = std::min(out.size(), done_.size());
   std::copy_n(done_.begin(), n, out.begin());

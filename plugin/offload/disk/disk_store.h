@@ -224,6 +224,8 @@ class DiskStore {
   Status open_folder();
   Status take_lock();
   Status open_superblock();
+  Status check_generation(std::vector<Found>& found);
+  Status write_generations(std::uint64_t first);
   Status write_generation(std::uint64_t generation);
   Status remove_blocks(bool unknown_only);
   void probe_direct();
@@ -231,6 +233,7 @@ class DiskStore {
   Status open_class(Class& cls);
   Status await_calm(int fd, const std::string& path);
   Status read_index(std::uint32_t cls, std::vector<Found>& found);
+  Status drop_tail(Class& cls);
   void take_record(std::uint32_t cls, std::uint32_t place, const Record& record,
                    std::uint64_t data_bytes, std::vector<Found>& found);
   void publish_found(std::vector<Found>& found);
@@ -287,9 +290,11 @@ class DiskStore {
   bool punch_refused_ = false;
   std::uint64_t fixed_bytes_ = 0;
   std::uint64_t generation_ = 0;
+  std::uint64_t newest_generation_ = 0;  // of the records that the open read
   std::uint64_t sequence_ = 0;
-  bool generation_open_ = false;           // a superblock task is at work
-  bool generation_unsaved_ = false;        // .. or has to be: the device is not switched on before
+  bool generation_open_ = false;  // a superblock task is at work
+  bool generation_unsaved_ =
+      false;  // .. or has to be: nothing is written before, nor the device switched on
   std::optional<std::uint64_t> reset_id_;  // a reset that is not reported
   std::uint32_t probe_op_ = none;
 

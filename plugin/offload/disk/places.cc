@@ -135,7 +135,8 @@ std::string Places::verify() const {
       return fmt::format("place {} is live, its key is found at {}", i, found);
     }
     if (p.use != Use::live && found == i) return fmt::format("place {} is found, not live", i);
-    if (p.readers != 0 && p.use != Use::live && p.use != Use::queued && p.use != Use::leaving) {
+    if (p.readers != 0 && p.use != Use::live && p.use != Use::queued && p.use != Use::leaving &&
+        p.use != Use::lost) {
       return fmt::format("place {} is read and not live", i);
     }
   }
