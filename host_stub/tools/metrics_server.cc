@@ -2,12 +2,33 @@
 
 #include <fmt/format.h>
 #include <httplib.h>
+#include <netinet/in.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <thread>
 
 namespace kvc::host {
+namespace {
+
+// Ends every connection of the port that is open here. The library waits for its workers when it
+// stops, and a worker for its client: one that sends a byte now and then would keep it for ever.
+void cut_connections(std::uint16_t port) {
+  rlimit files{};
+  ::getrlimit(RLIMIT_NOFILE, &files);
+  const int most = static_cast<int>(std::min<rlim_t>(files.rlim_cur, 1 << 20));
+  for (int fd = 0; fd < most; ++fd) {
+    sockaddr_in own{};
+    socklen_t bytes = sizeof own;
+    if (::getsockname(fd, reinterpret_cast<sockaddr*>(&own), &bytes) != 0) continue;
+    if (own.sin_family == AF_INET && ntohs(own.sin_port) == port) ::shutdown(fd, SHUT_RDWR);
+  }
+}
+
+}  // namespace
 
 struct MetricsServer::Body {
   httplib::Server server;
@@ -23,7 +44,8 @@ struct MetricsServer::Body {
   }
 };
 
-Result<std::unique_ptr<MetricsServer>> MetricsServer::open(std::uint16_t port) {
+Result<std::unique_ptr<MetricsServer>> MetricsServer::open(std::uint16_t port,
+                                                           std::chrono::seconds patience) {
   auto body = std::make_unique<Body>();
   Body* const b = body.get();
   b->server.Get("/metrics", [b](const httplib::Request&, httplib::Response& out) {
@@ -33,6 +55,7 @@ Result<std::unique_ptr<MetricsServer>> MetricsServer::open(std::uint16_t port) {
     const auto snapshot = b->snapshot();
     out.set_content(snapshot->explain.empty() ? "{}" : snapshot->explain, "application/json");
   });
+  b->server.set_read_timeout(patience);
   // Without SO_REUSEPORT, the library's default, by which two runs would share a port.
   b->server.set_socket_options([](socket_t socket) {
     const int yes = 1;
@@ -59,6 +82,11 @@ MetricsServer::~MetricsServer() {
   // stop() before the loop began would be forgotten by it.
   while (!body_->server.is_running() && !body_->ended) std::this_thread::yield();
   body_->server.stop();
+  // A connection that was accepted just before comes to a worker a little later.
+  while (!body_->ended) {
+    cut_connections(body_->port);
+    std::this_thread::yield();
+  }
   body_->thread.join();
 }
 

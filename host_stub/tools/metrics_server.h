@@ -1,5 +1,6 @@
 // /metrics and /explain of a run, for Prometheus and for people.
 #pragma once
+#include <chrono>
 #include <cstdint>
 #include <memory>
 
@@ -13,11 +14,14 @@ namespace kvc::host {
 //
 // Threads:    publish from one; requests come on the server's own.
 // Owns:       the socket and the threads, until it is destroyed.
-// Invariants: a request never waits for the engine, and the engine never for a request.
+// Invariants: a request never waits for the engine, and the engine never for a request; what
+//             clients have not got when the server is destroyed is cut off.
 class MetricsServer {
  public:
-  // `port` 0: any free one. Code::arg naming the port that cannot be bound.
-  static Result<std::unique_ptr<MetricsServer>> open(std::uint16_t port);
+  // `port` 0: any free one. `patience`: how long a client may send nothing. Code::arg naming the
+  // port that cannot be bound.
+  static Result<std::unique_ptr<MetricsServer>> open(
+      std::uint16_t port, std::chrono::seconds patience = std::chrono::seconds(5));
   MetricsServer(const MetricsServer&) = delete;
   MetricsServer& operator=(const MetricsServer&) = delete;
   ~MetricsServer();

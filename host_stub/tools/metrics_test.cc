@@ -1,4 +1,7 @@
 #include <httplib.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <boost/test/unit_test.hpp>
 
@@ -85,6 +88,27 @@ BOOST_AUTO_TEST_CASE(a_port_that_is_taken_is_refused_by_its_number) {
 
 BOOST_AUTO_TEST_CASE(a_server_that_nobody_asked_ends_at_once) {
   for (int i = 0; i < 20; ++i) BOOST_TEST(MetricsServer::open(0).ok());
+}
+
+BOOST_AUTO_TEST_CASE(a_client_that_never_ends_its_request_does_not_keep_the_server) {
+  const int client = ::socket(AF_INET, SOCK_STREAM, 0);
+  BOOST_REQUIRE(client >= 0);
+  {
+    auto server = MetricsServer::open(0, std::chrono::hours(24));
+    BOOST_REQUIRE(server.ok());
+    sockaddr_in there{};
+    there.sin_family = AF_INET;
+    there.sin_port = htons(server.value()->port());
+    there.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    BOOST_REQUIRE(::connect(client, reinterpret_cast<sockaddr*>(&there), sizeof there) == 0);
+    const std::string begun = "GET /metrics HTTP/1.1\r\nA: ";
+    BOOST_REQUIRE(::send(client, begun.data(), begun.size(), MSG_NOSIGNAL) > 0);
+    // Another request is answered meanwhile, so a worker has the first.
+    BOOST_TEST(httplib::Client("127.0.0.1", server.value()->port()).Get("/metrics")->status == 200);
+  }
+  char byte = 0;
+  BOOST_TEST(::recv(client, &byte, 1, 0) <= 0);
+  ::close(client);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
