@@ -134,6 +134,10 @@ class WatchedRole final : public SchedulerRole {
     const Watch watch;
     return role_->request_end(end);
   }
+  Result<RetentionAnswer> retained(RequestId request, Tokens begin) override {
+    const Watch watch;
+    return role_->retained(request, begin);
+  }
   bool take_events(std::span<CacheEvent> out, std::size_t& count) override {
     const Watch watch;
     return role_->take_events(out, count);
@@ -247,6 +251,27 @@ BOOST_AUTO_TEST_CASE(many_jobs_allocate_nothing) {
     rig.end(id, 8'000);
   }
   BOOST_TEST(rig.stat("store_blocks") >= 19'000u);
+  BOOST_TEST(allocations == 0u);
+  BOOST_TEST(locks == 0u);
+}
+
+BOOST_AUTO_TEST_CASE(questions_for_states_allocate_nothing) {
+  SimpleCpuSchedulerOptions options;
+  options.states = StateRule::automatic;
+  options.eviction = Eviction::hazard;
+  Rig rig({{full(64), state(64)}, 16, 64, 1}, 100, options);
+  rig.role = std::make_unique<WatchedRole>(std::move(rig.role));
+  std::uint64_t listed = 0;
+  for (RequestId id = 1; id <= 40; ++id) {
+    BOOST_REQUIRE(rig.begin(id, tokens_of(static_cast<std::uint32_t>(id % 7), 4'000)) == Code::ok);
+    for (const std::uint64_t begin : {0U, 0U, 640U}) {
+      const Result<RetentionAnswer> answer = rig.role->retained(id, Tokens{begin});
+      BOOST_REQUIRE(answer.ok());
+      BOOST_TEST(answer.value().listed);
+      listed += answer.value().boundaries.size();
+    }
+  }
+  BOOST_TEST(listed > 40u * 3u);
   BOOST_TEST(allocations == 0u);
   BOOST_TEST(locks == 0u);
 }
