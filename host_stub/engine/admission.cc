@@ -6,6 +6,7 @@
 #include <kvc/kvc_util.h>
 
 #include "host_stub/engine/engine_body.h"
+#include "host_stub/loader/status_text.h"
 
 namespace kvc::host {
 
@@ -248,7 +249,7 @@ bool Engine::Body::tell_allocation(const RequestPtr& request, const AdmissionPla
   if (status > 0) return plan.external == 0;  // nothing was done: there is no load
   if (status < 0) {
     log(KVC_LOG_WARN, fmt::format("alloc_update of request {} with {} tokens answered {}: {}", r.id,
-                                  plan.external, status, link->last_error()));
+                                  plan.external, host::Said{status}, link->last_error()));
     return plan.external == 0;
   }
   if (plan.external == 0) return true;

@@ -8,6 +8,7 @@
 #include <kvc/kvc_util.h>
 
 #include "host_stub/engine/key_chain.h"
+#include "host_stub/loader/status_text.h"
 #include "plugin/coordinator/block_pool.h"
 
 namespace kvc::host {
@@ -106,8 +107,8 @@ void ConnectorLink::fill_open(const Parts& parts, kvc_open& open,
 std::string ConnectorLink::refusal(const char* what, kvc_status status,
                                    const std::string& text) const {
   const std::string& why = text.empty() ? open_log_ : text;
-  return fmt::format("connector {}: {} answered status {}{}{}", connector_.path, what, status,
-                     why.empty() ? "" : ": ", why);
+  return fmt::format("connector {}: {} answered status {}{}{}", connector_.path, what,
+                     host::Said{status}, why.empty() ? "" : ": ", why);
 }
 
 Status ConnectorLink::open_handles(const Parts& parts) {
@@ -205,7 +206,7 @@ kvc_status ConnectorLink::note(const char* slot, kvc_status status, std::uint32_
   if (hooks_.after_call) hooks_.after_call({slot, rank == scheduler ? 0 : rank, status});
   if (seen == KVC_E_INTERNAL && !opening_) {
     if (rank != scheduler) poisoned_[rank] = true;
-    fail(fmt::format("{} answered {}: {}", slot, status,
+    fail(fmt::format("{} answered {}: {}", slot, host::Said{status},
                      sched_ == nullptr ? std::string() : last_error()));
   }
   return seen;
@@ -215,7 +216,8 @@ bool ConnectorLink::begin(const kvc_request& request) {
   if (!alive()) return false;
   const kvc_status s = note("request_begin", connector_.api.request_begin(sched_, &request));
   if (s < 0 && s != KVC_E_FULL) {
-    fail(fmt::format("request_begin of {} answered {}: {}", request.request, s, last_error()));
+    fail(fmt::format("request_begin of {} answered {}: {}", request.request, host::Said{s},
+                     last_error()));
   }
   return s >= 0;
 }
@@ -224,7 +226,8 @@ void ConnectorLink::extend(const kvc_extend& extend) {
   if (!alive()) return;
   const kvc_status s = note("request_extend", connector_.api.request_extend(sched_, &extend));
   if (s < 0 && s != KVC_E_FULL) {
-    fail(fmt::format("request_extend of {} answered {}: {}", extend.request, s, last_error()));
+    fail(fmt::format("request_extend of {} answered {}: {}", extend.request, host::Said{s},
+                     last_error()));
   }
 }
 
@@ -237,7 +240,7 @@ LookupAnswer ConnectorLink::lookup(const kvc_lookup_in& in) {
   // (KVC_HOST_RANK_VERDICTS).
   if (s == KVC_E_STATE) return {0, true, KVC_WHY_NONE};
   if (s < 0) {
-    fail(fmt::format("lookup of {} answered {}: {}", in.request, s, last_error()));
+    fail(fmt::format("lookup of {} answered {}: {}", in.request, host::Said{s}, last_error()));
     return {};
   }
   if (s == KVC_LATER) return {0, true, out.why};
@@ -298,7 +301,8 @@ bool ConnectorLink::build(kvc_step& step, kvc_plan* plan) {
   const kvc_status s =
       note("build_store_jobs", connector_.api.build_store_jobs(sched_, &step, plan));
   if (s < 0) {
-    fail(fmt::format("build_store_jobs of step {} answered {}: {}", step.step, s, last_error()));
+    fail(fmt::format("build_store_jobs of step {} answered {}: {}", step.step, host::Said{s},
+                     last_error()));
     return false;
   }
   ++step_;
@@ -311,7 +315,7 @@ bool ConnectorLink::end(const kvc_end_in& in, kvc_end_out* out) {
   out->struct_size = sizeof *out;
   const kvc_status s = note("request_end", connector_.api.request_end(sched_, &in, out));
   if (s < 0) {
-    fail(fmt::format("request_end of {} answered {}: {}", in.request, s, last_error()));
+    fail(fmt::format("request_end of {} answered {}: {}", in.request, host::Said{s}, last_error()));
   }
   return s >= 0;
 }
@@ -341,8 +345,8 @@ bool ConnectorLink::submit(const kvc_plan& plan) {
                rank);
     }
     if (s < 0) {
-      fail(fmt::format("rank {} refused the plan of step {} with {}: {}", rank, step_, s,
-                       rank_error(rank)));
+      fail(fmt::format("rank {} refused the plan of step {} with {}: {}", rank, step_,
+                       host::Said{s}, rank_error(rank)));
     }
   }
   return alive();
@@ -373,7 +377,7 @@ void ConnectorLink::progress_rank(std::uint32_t rank) {
   out.struct_size = sizeof out;
   const kvc_status s = note("progress", connector_.api.progress(ranks_[rank], &out), rank);
   if (s < 0) {
-    fail(fmt::format("progress of rank {} answered {}: {}", rank, s, rank_error(rank)));
+    fail(fmt::format("progress of rank {} answered {}: {}", rank, host::Said{s}, rank_error(rank)));
     return;
   }
   for (std::uint64_t i = 0; i < out.loads.count; ++i) {
@@ -403,7 +407,7 @@ const Collected& ConnectorLink::collect() {
                                                &collected_.complete));
   reports_.clear();
   if (s < 0) {
-    fail(fmt::format("complete answered {}: {}", s, last_error()));
+    fail(fmt::format("complete answered {}: {}", host::Said{s}, last_error()));
     collected_.complete = {};
     return collected_;
   }

@@ -1,17 +1,19 @@
 // kvc-size: how large must the host pool be? Hit rate against capacity on a recorded trace.
+// docs/policies.md, docs/formats/size.md.
+//
+// Exit codes: 0 it was simulated; 2 wrong input, or a file that cannot be written.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <optional>
 
 #include "host_stub/engine/layout.h"
 #include "host_stub/size/optimum.h"
 #include "host_stub/size/size_report.h"
+#include "host_stub/tools/command_line.h"
 #include "host_stub/tools/output_file.h"
 
 namespace kvc::host {
@@ -44,27 +46,48 @@ StateRule rule_of(const std::string& name) {
   return name == "auto" ? StateRule::automatic : StateRule::dense;
 }
 
-// "5%" of `whole`, or a number; at least 1.
-Result<std::uint64_t> slots_of(const std::string& text, std::uint64_t whole) {
-  const bool percent = text.ends_with('%');
-  const char* end = text.data() + text.size() - (percent ? 1 : 0);
-  double value = 0;
-  const auto [at, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc{} || at != end || !(value > 0) || value > 1e9 ||
-      (percent && value > 100)) {
-    return {Code::arg, fmt::format("--capacities: \"{}\" is not allowed; a number of slots up to "
-                                   "1000000000, or a share such as 5%",
-                                   text)};
+constexpr std::uint64_t slots_max = 1'000'000'000;
+
+// As --capacities has it: a number of slots, or a share of the distinct entries.
+struct Amount {
+  std::uint64_t slots = 0;
+  double percent = 0;  // 0: slots
+
+  // At least 1.
+  [[nodiscard]] std::uint64_t of(std::uint64_t whole) const {
+    const double share = static_cast<double>(whole) * percent / 100;
+    return percent == 0 ? slots : std::max<std::uint64_t>(1, static_cast<std::uint64_t>(share));
   }
-  const double slots = percent ? static_cast<double>(whole) * value / 100 : value;
-  return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(slots));
+};
+
+Result<Amount> amount_of(const std::string& text) {
+  const char* const begin = text.data();
+  const char* const end = begin + text.size();
+  Amount amount;
+  std::from_chars_result read{};
+  if (text.ends_with('%')) {
+    read = std::from_chars(begin, end - 1, amount.percent);
+    if (read.ec == std::errc{} && read.ptr == end - 1 && amount.percent > 0 &&
+        amount.percent <= 100) {
+      return amount;
+    }
+  } else {
+    read = std::from_chars(begin, end, amount.slots);
+    if (read.ec == std::errc{} && read.ptr == end && amount.slots >= 1 &&
+        amount.slots <= slots_max) {
+      return amount;
+    }
+  }
+  return {Code::arg,
+          fmt::format("--capacities: \"{}\" is not allowed; a whole number of slots from "
+                      "1 to {} is, or a share such as 0.5% up to 100%",
+                      text, slots_max)};
 }
 
 Result<config::ModelConfig> read_model(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return {Code::arg, fmt::format("{}: cannot be read", path)};
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  config::Parsed<config::ModelConfig> parsed = config::parse_model(text, path);
+  const auto text = config::read_text_file(path);
+  if (!text.ok()) return {Code::arg, text.error().text};
+  config::Parsed<config::ModelConfig> parsed = config::parse_model(text.value(), path);
   if (!parsed.ok()) return {Code::arg, parsed.error().text};
   return parsed.value();
 }
@@ -105,7 +128,7 @@ Status fill(SizeRow& row, const Arguments& args, const Geometry& geometry, const
   return {};
 }
 
-Result<SizeReport> measure(const Arguments& args) {
+Result<SizeReport> measure(const Arguments& args, const std::vector<Amount>& amounts) {
   const Result<config::ModelConfig> model = read_model(args.model);
   if (!model.ok()) return model.error();
   const Result<Geometry> geometry = geometry_of(model.value());
@@ -128,11 +151,9 @@ Result<SizeReport> measure(const Arguments& args) {
   report.unlimited_tokens = whole_blocks(h, h, trace).hit_tokens;
   report.has_states = has_states(geometry.value());
   report.bound_is_exact = !geometry.value().hybrid();
-  for (const std::string& text : args.capacities) {
-    const Result<std::uint64_t> slots = slots_of(text, report.entries);
-    if (!slots.ok()) return slots.error();
+  for (const Amount& amount : amounts) {
     SizeRow row;
-    row.slots = slots.value();
+    row.slots = amount.of(report.entries);
     row.share = static_cast<double>(row.slots) /
                 static_cast<double>(std::max<std::uint64_t>(1, report.entries));
     row.optimal_tokens = report.bound_is_exact ? optimal_hit_tokens(h, h, trace, row.slots)
@@ -145,46 +166,78 @@ Result<SizeReport> measure(const Arguments& args) {
   return report;
 }
 
-Status write(const std::string& path, const std::string& content) {
-  if (path.empty()) return {};
-  Result<OutputFile> file = OutputFile::create(path);
-  if (!file.ok()) return file.error();
-  return file.value().commit(content);
+int refuse(const std::string& why) {
+  std::fputs(("kvc-size: " + first_line(why) + "\n").c_str(), stderr);
+  return 2;
 }
 
-int run(int argc, char** argv) {
-  Arguments args;
-  CLI::App app(usage, "kvc-size");
-  app.add_option("--trace", args.trace, "a Mooncake or token JSONL file, or gen:NAME?key=value")
-      ->required();
-  app.add_option("--model", args.model, "a model file (config/examples/models)")->required();
+void add_options(CLI::App& app, Arguments& args) {
+  app.add_option("--trace", args.trace, "a Mooncake or token JSONL file, or gen:NAME?key=value");
+  app.add_option("--model", args.model, "a model file (config/examples/models)");
   app.add_option("--capacities", args.capacities,
-                 "slots, or shares of the distinct entries, such as 5%")
+                 "slots, or shares of the distinct entries, such as 5% [1%,2%,5%,10%,20%,40%]")
       ->delimiter(',');
-  app.add_option("--policies", args.policies, "of lru, arc, gdsf, auto")
+  app.add_option("--policies", args.policies, "of lru, arc, gdsf, auto [all]")
       ->delimiter(',')
       ->check(CLI::IsMember({"lru", "arc", "gdsf", "auto"}));
-  app.add_option("--states", args.states, "of dense, tail, auto: where states are kept")
+  app.add_option("--states", args.states, "of dense, tail, auto: where states are kept [dense]")
       ->delimiter(',')
       ->check(CLI::IsMember({"dense", "tail", "auto"}));
   app.add_option("--turns", args.turns,
                  "of a Mooncake file: apart, or continued: a next turn shares the incomplete last "
                  "block, too [apart]")
       ->check(CLI::IsMember({"apart", "continued"}));
-  app.add_option("--limit", args.limit, "read only so many requests");
-  app.add_option("--json", args.json, "write all numbers there");
+  add_number(app, "--limit", "read only so many requests", {.min = 1},
+             [&args](std::uint64_t v) { args.limit = v; });
+  app.add_option("--json", args.json, "write all numbers there, schema kvc.size/1");
   app.add_option("--svg", args.svg, "write a picture there");
-  CLI11_PARSE(app, argc, argv);
-  const Result<SizeReport> report = measure(args);
-  Status status = report.ok() ? Status{} : report.error();
-  if (report.ok()) {
-    std::fputs(to_text(report.value()).c_str(), stdout);
-    status = write(args.json, to_json(report.value()));
-    if (status.ok()) status = write(args.svg, to_svg(report.value()));
+  app.footer("Exit codes: 0 it was simulated; 2 wrong input, or a file that cannot be written.");
+  app.allow_extras();
+}
+
+// What ends the program before anything is read.
+std::optional<int> parse(Arguments& args, int argc, char** argv) {
+  CLI::App app(usage, "kvc-size");
+  add_options(app, args);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp& e) {
+    return app.exit(e);
+  } catch (const CLI::ParseError& e) {
+    return refuse(e.what());
   }
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "kvc-size: %s\n", status.text.c_str());
-  return 2;
+  if (const auto why = unknown_argument(app)) return refuse(*why);
+  if (args.trace.empty()) return refuse("which requests? --trace FILE");
+  if (args.model.empty()) return refuse("of which model? --model FILE");
+  return std::nullopt;
+}
+
+int run(const Arguments& args) {
+  std::vector<Amount> amounts;
+  for (const std::string& text : args.capacities) {
+    const Result<Amount> amount = amount_of(text);
+    if (!amount.ok()) return refuse(amount.error().text);
+    amounts.push_back(amount.value());
+  }
+  // Before minutes of work: whether there is room for its result.
+  std::optional<OutputFile> json;
+  std::optional<OutputFile> svg;
+  for (const auto& [path, file] : {std::pair(&args.json, &json), std::pair(&args.svg, &svg)}) {
+    if (path->empty()) continue;
+    Result<OutputFile> created = OutputFile::create(*path);
+    if (!created.ok()) return refuse(created.error().text);
+    file->emplace(std::move(created).value());
+  }
+  const Result<SizeReport> report = measure(args, amounts);
+  if (!report.ok()) return refuse(report.error().text);
+  std::fputs(to_text(report.value()).c_str(), stdout);
+  if (json) {
+    if (Status s = json->commit(to_json(report.value())); !s.ok()) return refuse(s.text);
+  }
+  if (svg) {
+    if (Status s = svg->commit(to_svg(report.value())); !s.ok()) return refuse(s.text);
+  }
+  return 0;
 }
 
 }  // namespace
@@ -192,9 +245,10 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    return kvc::host::run(argc, argv);
+    kvc::host::Arguments args;
+    if (const auto code = kvc::host::parse(args, argc, argv)) return *code;
+    return kvc::host::run(args);
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "kvc-size: %s\n", e.what());
-    return 2;
+    return kvc::host::refuse(e.what());
   }
 }

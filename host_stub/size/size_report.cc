@@ -65,6 +65,7 @@ std::string to_text(const SizeReport& report) {
 
 std::string to_json(const SizeReport& report) {
   nlohmann::ordered_json out;
+  out["schema"] = "kvc.size/1";
   out["trace"] = report.trace;
   out["model"] = report.model;
   out["requests"] = report.requests;

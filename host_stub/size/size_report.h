@@ -35,7 +35,7 @@ struct SizeReport {
 
 // A table: a line per capacity, a column per policy, beside the bound.
 [[nodiscard]] std::string to_text(const SizeReport& report);
-// All numbers. Ratios have 6 digits.
+// All numbers, schema kvc.size/1 (docs/formats/size.md). Ratios have 6 digits.
 [[nodiscard]] std::string to_json(const SizeReport& report);
 // One self-contained picture: hit rate over capacity (logarithmic), a line per policy and the
 // bound.

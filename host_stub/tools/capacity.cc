@@ -65,15 +65,15 @@ void warn_of_blocks(Capacity& c, std::uint64_t prompt) {
 void warn_of_pool(Capacity& c, std::uint64_t prompt) {
   if (c.grows) {
     c.warnings.push_back("the pool grows without bound: for measuring only");
-  } else if (c.slots < c.prompt_slots) {
+  } else if (c.blocks < c.prompt_blocks) {
     c.warnings.push_back(fmt::format(
         "the pool of {} blocks is smaller than the {} of one prompt of {} tokens: its head pushes "
         "out its tail, and the longest hit is shorter than the prompt",
-        c.slots, c.prompt_slots, prompt));
-  } else if (c.slots < 4 * c.prompt_slots) {
+        c.blocks, c.prompt_blocks, prompt));
+  } else if (c.blocks < 4 * c.prompt_blocks) {
     c.warnings.push_back(fmt::format(
         "the pool holds {:.1f} prompts of {} tokens: few requests find what others left",
-        static_cast<double>(c.slots) / static_cast<double>(c.prompt_slots), prompt));
+        static_cast<double>(c.blocks) / static_cast<double>(c.prompt_blocks), prompt));
   }
 }
 
@@ -104,16 +104,27 @@ Result<Capacity> capacity_of(const LoadedConnector& connector, const CapacityQue
   c.block_bytes = engine.block_bytes();
   c.slots = stat(engine, "host_slots_total");
   c.grows = c.slots == UINT64_MAX || stat(engine, "host_slots_unlimited") != 0;
-  c.host_bytes = c.grows ? 0 : c.slots * c.block_bytes;
   c.index_bytes = stat(engine, "index_bytes_now");
   const Geometry& geometry = engine.geometry();
+  GeometryOptions chunked = geometry.options();
+  chunked.blocks_per_chunk = question.blocks_per_chunk;
+  const Result<Geometry> tier = Geometry::make(std::move(chunked));
+  if (!tier.ok()) return tier.error();
   for (const GroupId g : geometry.cacheable()) {
     const std::uint64_t block = geometry.block_tokens(g).n;
     const std::uint64_t blocks = hit_blocks(geometry.group(g), block, question.prompt_tokens);
-    c.groups.push_back(
-        {question.model.groups[g].name, kind_name(geometry.group(g).kind), block, blocks});
-    c.prompt_slots += blocks;
+    const std::uint64_t per = tier.value().blocks_per_chunk(g);
+    // Windows begin inside a slot.
+    const bool aligned = per == 1 || geometry.group(g).kind == GroupKind::full;
+    const std::uint64_t room = (ceil_of(blocks, per) + (aligned ? 0 : 1)) * per;
+    c.groups.push_back({question.model.groups[g].name, kind_name(geometry.group(g).kind), block,
+                        blocks, per, room});
+    c.chunk_blocks = std::max(c.chunk_blocks, per);
+    c.prompt_blocks += room;
   }
+  // The connector counts slots of its largest blocks.
+  c.blocks = c.grows ? c.slots : c.slots * c.chunk_blocks;
+  c.host_bytes = c.grows ? 0 : c.blocks * c.block_bytes;
   warn_of_blocks(c, question.prompt_tokens);
   warn_of_pool(c, question.prompt_tokens);
   return c;
@@ -130,13 +141,16 @@ std::string capacity_text(const Capacity& c, std::uint64_t prompt_tokens) {
   if (c.grows) {
     out += "the pool: grows\n";
   } else {
-    out += fmt::format("the pool: {} blocks, {} on each rank\n", c.slots, bytes_text(c.host_bytes));
-    if (c.prompt_slots != 0) {
-      out += fmt::format("it holds {:.1f} hits of {} tokens ({} blocks each): {:.0f} tokens\n",
-                         static_cast<double>(c.slots) / static_cast<double>(c.prompt_slots),
-                         prompt_tokens, c.prompt_slots,
-                         static_cast<double>(c.slots) / static_cast<double>(c.prompt_slots) *
-                             static_cast<double>(prompt_tokens));
+    out += fmt::format("the pool: {} blocks{}, {} on each rank\n", c.blocks,
+                       c.chunk_blocks == 1
+                           ? std::string()
+                           : fmt::format(" in {} chunks of {}", c.slots, c.chunk_blocks),
+                       bytes_text(c.host_bytes));
+    if (c.prompt_blocks != 0) {
+      const double hits = static_cast<double>(c.blocks) / static_cast<double>(c.prompt_blocks);
+      out +=
+          fmt::format("it holds {:.1f} hits of {} tokens ({} blocks each): {:.0f} tokens\n", hits,
+                      prompt_tokens, c.prompt_blocks, hits * static_cast<double>(prompt_tokens));
     }
   }
   out += fmt::format("its index: {} when empty, in the scheduler's process\n",

@@ -16,6 +16,7 @@ struct CapacityQuestion {
   std::uint64_t prompt_tokens = 0;  // the longest prompt, >= 1
   std::uint64_t device_blocks = 0;  // of the engine; 0: what one longest request needs
   std::string connector_toml;
+  std::uint32_t blocks_per_chunk = 1;  // as the options have it
 };
 
 struct GroupCapacity {
@@ -23,22 +24,27 @@ struct GroupCapacity {
   std::string kind;
   std::uint64_t block_tokens = 0;   // B_g
   std::uint64_t prompt_blocks = 0;  // that one longest prompt needs in the tier to be a hit
+  std::uint64_t chunk_blocks = 1;   // that share a slot of the tier
+  std::uint64_t prompt_room = 0;    // blocks of the slots that prompt_blocks lie in
 };
 
 struct Capacity {
   std::vector<GroupCapacity> groups;  // the cacheable ones
   std::uint64_t ranks = 0;
   std::uint64_t block_bytes = 0;      // one block of one group on one rank
-  std::uint64_t slots = 0;            // blocks that the tier holds, of all groups together
-  std::uint64_t host_bytes = 0;       // slots x block_bytes, per rank
-  std::uint64_t prompt_slots = 0;     // of one longest prompt
+  std::uint64_t chunk_blocks = 1;     // that share a slot, of the group with the most
+  std::uint64_t slots = 0;            // that the tier has, of chunk_blocks blocks each
+  std::uint64_t blocks = 0;           // that the tier holds, of all groups together
+  std::uint64_t host_bytes = 0;       // blocks x block_bytes, per rank
+  std::uint64_t prompt_blocks = 0;    // of one longest prompt, with what its slots leave unused
   std::uint64_t index_bytes = 0;      // of the scheduler role, when it is empty
   bool grows = false;                 // an unlimited pool
   std::vector<std::string> warnings;  // one line each: what cannot work, or not well
 };
 
 // Opens the connector on the model with little device memory and asks it what it has: the answer is
-// the connector's own. Errors: whatever refuses, as Engine::make.
+// the connector's own. Errors: whatever refuses, as Engine::make; a text that begins with
+// "connector " is the connector's refusal of the options.
 Result<Capacity> capacity_of(const LoadedConnector& connector, const CapacityQuestion& question);
 
 // A table for people; every line ends in a newline.

@@ -15,10 +15,12 @@
 #include "config/model_config.h"
 #include "host_stub/tools/capacity.h"
 #include "host_stub/tools/command_line.h"
+#include "host_stub/tools/must_return.h"
 
 namespace kvc::host {
 namespace {
 
+constexpr std::uint64_t prompt_default = 32'768;
 constexpr int exit_right = 0;
 constexpr int exit_wrong = 1;
 constexpr int exit_wrong_input = 2;
@@ -28,7 +30,7 @@ struct Arguments {
   std::string file;
   std::string model;
   std::string connector;
-  std::uint64_t prompt_tokens = 32'768;
+  std::uint64_t prompt_tokens = 0;
   std::uint64_t bytes_per_token = 0;
   std::uint64_t ranks = 0;
   std::uint64_t device_blocks = 0;
@@ -38,6 +40,10 @@ struct Arguments {
 int refuse(const std::string& why, int code = exit_wrong_input) {
   std::fputs(("kvc-config: " + first_line(why) + "\n").c_str(), stderr);
   return code;
+}
+
+std::uint64_t prompt_of(const Arguments& a) {
+  return a.prompt_tokens == 0 ? prompt_default : a.prompt_tokens;
 }
 
 // The library of that connector beside this program, as both are built.
@@ -70,6 +76,10 @@ std::optional<int> parse(Arguments& a, int argc, char** argv) {
   number("--ranks", a.ranks, "workers [the model's context parallel size]");
   number("--device-blocks", a.device_blocks, "of the engine [what one request needs]");
   app.add_flag("--strict", a.strict, "a warning is an error");
+  app.footer(
+      "Exit codes: 0 the file is right (warnings are no fault); 1 it is wrong, the connector "
+      "refuses "
+      "it, or with --strict there is a warning; 2 wrong input.");
   app.allow_extras();
   try {
     app.parse(argc, argv);
@@ -84,40 +94,77 @@ std::optional<int> parse(Arguments& a, int argc, char** argv) {
                                     : "\"" + a.command + "\": check or show is meant");
   }
   if (a.file.empty()) return refuse("which file? kvc-config " + a.command + " FILE");
+  if (!a.model.empty()) return std::nullopt;
+  for (const auto& [name, value] : {std::pair("--prompt-tokens", a.prompt_tokens),
+                                    {"--bytes-per-token", a.bytes_per_token},
+                                    {"--ranks", a.ranks},
+                                    {"--device-blocks", a.device_blocks}}) {
+    if (value != 0) return refuse(fmt::format("{} needs --model: of which model?", name));
+  }
   return std::nullopt;
 }
 
+// What --connector names, or the library of that kind.
+Result<LoadedConnector> library_of(const Arguments& a, const std::string& kind) {
+  return load_connector(a.connector.empty() ? library_beside(kind) : a.connector);
+}
+
 Result<Capacity> measure(const Arguments& a, const config::ConnectorFile& file,
-                         const std::string& text) {
+                         const LoadedConnector& connector) {
   const auto model_text = config::read_text_file(a.model);
   if (!model_text.ok()) return Status{Code::arg, model_text.error().text};
   auto model = config::parse_model(model_text.value(), a.model);
   if (!model.ok()) return Status{Code::arg, model.error().text};
-  const std::string path = a.connector.empty() ? library_beside(file.kind) : a.connector;
-  auto connector = load_connector(path);
-  if (!connector.ok()) return connector.error();
   CapacityQuestion question;
   question.model = std::move(model.value());
   if (a.bytes_per_token != 0) question.model.sim_bytes_per_token = a.bytes_per_token;
   question.ranks = a.ranks;
-  question.prompt_tokens = a.prompt_tokens;
+  question.prompt_tokens = prompt_of(a);
   question.device_blocks = a.device_blocks;
-  question.connector_toml = text;
-  return capacity_of(connector.value(), question);
+  question.connector_toml = file.options;
+  question.blocks_per_chunk = file.blocks_per_chunk;
+  auto capacity = capacity_of(connector, question);
+  if (capacity.ok() && a.bytes_per_token == 0) {
+    capacity.value().warnings.push_back(fmt::format(
+        "a token counts as {} bytes in one group on one rank, as the simulator of {} has it: say "
+        "the real number with --bytes-per-token",
+        question.model.sim_bytes_per_token, a.model));
+  }
+  return capacity;
 }
 
 int run(const Arguments& a) {
   const auto text = config::read_text_file(a.file);
   if (!text.ok()) return refuse(text.error().text);
-  const auto file = config::parse_connector_file(text.value(), a.file);
+  std::optional<LoadedConnector> connector;
+  if (!a.connector.empty()) {
+    auto loaded = library_of(a, {});
+    if (!loaded.ok()) return refuse(loaded.error().text);
+    connector = std::move(loaded).value();
+  }
+  const std::string library_kind = connector ? connector->name : std::string();
+  const auto file = config::parse_connector_file(text.value(), a.file, library_kind);
   if (!file.ok()) return refuse(file.error().text, exit_wrong);
+  if (connector && library_kind != file.value().kind) {
+    return refuse(fmt::format("{}: connector.kind = \"{}\", but {} is {}", a.file,
+                              file.value().kind, a.connector, library_kind),
+                  exit_wrong);
+  }
   std::vector<std::string> warnings = file.value().warnings;
   if (a.command == "show") std::fputs(file.value().effective.c_str(), stdout);
   if (!a.model.empty()) {
-    const auto capacity = measure(a, file.value(), text.value());
-    if (!capacity.ok()) return refuse(capacity.error().text);
-    std::fputs(fmt::format("\n# on {}, prompts of up to {} tokens\n{}", a.model, a.prompt_tokens,
-                           capacity_text(capacity.value(), a.prompt_tokens))
+    if (!connector) {
+      auto loaded = library_of(a, file.value().kind);
+      if (!loaded.ok()) return refuse(loaded.error().text);
+      connector = std::move(loaded).value();
+    }
+    const auto capacity = measure(a, file.value(), *connector);
+    if (!capacity.ok()) {
+      const std::string& why = capacity.error().text;
+      return refuse(why, why.starts_with("connector ") ? exit_wrong : exit_wrong_input);
+    }
+    std::fputs(fmt::format("\n# on {}, prompts of up to {} tokens\n{}", a.model, prompt_of(a),
+                           capacity_text(capacity.value(), prompt_of(a)))
                    .c_str(),
                stdout);
     warnings.insert(warnings.end(), capacity.value().warnings.begin(),
@@ -139,11 +186,12 @@ int run(const Arguments& a) {
 }  // namespace kvc::host
 
 int main(int argc, char** argv) {
+  const kvc::host::MustReturn guard("kvc-config: the connector ended the process\n");
   try {
     kvc::host::Arguments a;
-    if (const auto code = kvc::host::parse(a, argc, argv)) return *code;
-    return kvc::host::run(a);
+    if (const auto code = kvc::host::parse(a, argc, argv)) return guard.with(*code);
+    return guard.with(kvc::host::run(a));
   } catch (const std::exception& e) {
-    return kvc::host::refuse(e.what());
+    return guard.with(kvc::host::refuse(e.what()));
   }
 }

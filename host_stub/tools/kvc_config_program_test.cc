@@ -18,8 +18,12 @@ struct WithFile : ProgramFolder {
   [[nodiscard]] Outcome on(const std::string& name, const std::string& blocks,
                            std::vector<std::string> more = {}) const {
     std::vector<std::string> args{
-        "check", file("[connector]\nkind = \"simple_cpu\"\n[host]\nblocks = " + blocks + "\n"),
-        "--model", model(name)};
+        "check",
+        file("[connector]\nkind = \"simple_cpu\"\n[host]\nblocks = " + blocks + "\n"),
+        "--model",
+        model(name),
+        "--bytes-per-token",
+        "512"};
     args.insert(args.end(), more.begin(), more.end());
     return run(args);
   }
@@ -56,6 +60,8 @@ BOOST_AUTO_TEST_CASE(a_wrong_file_is_code_1_with_its_place) {
   BOOST_TEST(has(out.err, "c.toml:3:"), out.err);
   BOOST_TEST(has(out.err, "lease_steps"), out.err);
   BOOST_TEST(run({"check", file("")}).code == 1);
+  const Outcome table = run({"check", file("[conector]\nkind = \"simple_cpu\"\n")});
+  BOOST_TEST(has(table.err, "did you mean \"connector\"?"), table.err);
 }
 
 BOOST_AUTO_TEST_CASE(wrong_input_is_code_2) {
@@ -72,12 +78,87 @@ BOOST_AUTO_TEST_CASE(wrong_input_is_code_2) {
 
 // llama: blocks of 16 tokens of full attention. The connector itself says how many it holds.
 BOOST_AUTO_TEST_CASE(a_pool_is_measured_in_bytes_blocks_and_tokens) {
-  const Outcome out = on("llama", "2048", {"--prompt-tokens", "4096", "--bytes-per-token", "512"});
+  const Outcome out = on("llama", "2048", {"--prompt-tokens", "4096"});
   BOOST_TEST(out.code == 0, out.err);
   BOOST_TEST(has(out.out, "the pool: 2048 blocks, 16.0 MiB on each rank\n"), out.out);
   BOOST_TEST(has(out.out, "it holds 8.0 hits of 4096 tokens (256 blocks each): 32768 tokens\n"),
              out.out);
   BOOST_TEST(out.err == "");
+}
+
+// Four blocks share a slot: the pool counts in chunks, its numbers are of blocks.
+BOOST_AUTO_TEST_CASE(a_pool_of_chunks_is_measured_in_blocks) {
+  const auto on_chunks = [&](const std::string& chunk) {
+    return run({"check",
+                file("[connector]\nkind = \"offloading\"\nblocks_per_chunk = " + chunk +
+                     "\n[host]\nbytes = \"16MiB\"\n"),
+                "--model", model("llama"), "--prompt-tokens", "4096", "--bytes-per-token", "512"});
+  };
+  const Outcome one = on_chunks("1");
+  BOOST_TEST(has(one.out, "the pool: 2048 blocks, 16.0 MiB on each rank\n"), one.out << one.err);
+  const Outcome four = on_chunks("4");
+  BOOST_TEST(has(four.out, "the pool: 2048 blocks in 512 chunks of 4, 16.0 MiB on each rank\n"),
+             four.out << four.err);
+  for (const Outcome& out : {one, four}) {
+    BOOST_TEST(has(out.out, "it holds 8.0 hits of 4096 tokens (256 blocks each): 32768 tokens\n"),
+               out.out);
+    BOOST_TEST(out.err == "");
+  }
+  // 65 blocks lie in 17 chunks.
+  const Outcome odd =
+      run({"check",
+           file("[connector]\nkind = \"offloading\"\nblocks_per_chunk = 4\n[host]\n"
+                "bytes = \"16MiB\"\n"),
+           "--model", model("llama"), "--prompt-tokens", "1040", "--bytes-per-token", "512"});
+  BOOST_TEST(has(odd.out, "(68 blocks each)"), odd.out << odd.err);
+}
+
+BOOST_AUTO_TEST_CASE(the_table_of_the_layer_is_accepted) {
+  const std::string text =
+      "[layer]\nnext = \"build/dev/lib/libkvc_simple_cpu.so\"\n"
+      "findings = \"findings.jsonl\"\n\n[connector]\nkind = \"simple_cpu\"\n"
+      "[host]\nblocks = 9000\n";
+  const Outcome out = run({"check", file(text), "--model", model("llama"), "--bytes-per-token",
+                           "512", "--prompt-tokens", "4096", "--strict"});
+  BOOST_TEST(out.code == 0, out.err);
+  BOOST_TEST(run({"check", file("[layer]\nnxt = \"x\"\n")}).code == 1);
+}
+
+BOOST_AUTO_TEST_CASE(the_bytes_of_a_token_that_nobody_said_are_told) {
+  const Outcome out =
+      run({"check", file("[connector]\nkind = \"simple_cpu\"\n"), "--model", model("llama")});
+  BOOST_TEST(out.code == 0);
+  BOOST_TEST(has(out.err, "warning: a token counts as 8 bytes in one group on one rank"), out.err);
+}
+
+BOOST_AUTO_TEST_CASE(the_library_says_the_kind_and_must_be_of_the_files) {
+  const std::string library = ProgramFolder::library("kvc_simple_cpu");
+  const Outcome empty = run({"check", file(""), "--connector", library});
+  BOOST_TEST(empty.code == 0, empty.err);
+  BOOST_TEST(has(empty.out, "right, options of simple_cpu"), empty.out);
+  const Outcome other =
+      run({"check", file("[connector]\nkind = \"offloading\"\n"), "--connector", library});
+  BOOST_TEST(other.code == 1);
+  BOOST_TEST(has(other.err, "connector.kind = \"offloading\", but " + library + " is simple_cpu"),
+             other.err);
+}
+
+BOOST_AUTO_TEST_CASE(questions_about_a_model_need_one) {
+  for (const char* name : {"--prompt-tokens", "--bytes-per-token", "--ranks", "--device-blocks"}) {
+    const Outcome out = run({"check", file("[connector]\nkind = \"simple_cpu\"\n"), name, "9"});
+    BOOST_TEST(out.code == 2);
+    BOOST_TEST(has(out.err, std::string(name) + " needs --model"), out.err);
+  }
+  BOOST_TEST(has(run({"--help"}).out, "Exit codes: 0 "));
+}
+
+// It parses, and is too small for the model: the file is at fault.
+BOOST_AUTO_TEST_CASE(options_that_the_connector_refuses_are_code_1) {
+  const Outcome out =
+      run({"check", file("[connector]\nkind = \"simple_cpu\"\n[host]\nbytes = \"1KiB\"\n"),
+           "--model", model("llama"), "--bytes-per-token", "512"});
+  BOOST_TEST(out.code == 1, out.out);
+  BOOST_TEST(has(out.err, "kvc-config: connector "), out.err);
 }
 
 BOOST_AUTO_TEST_CASE(what_cannot_work_is_warned_of) {
@@ -95,7 +176,7 @@ BOOST_AUTO_TEST_CASE(what_cannot_work_is_warned_of) {
              longer.err);
   const Outcome grows =
       run({"check", file("[connector]\nkind = \"simple_cpu\"\n[host]\nunlimited = true\n"),
-           "--model", model("llama")});
+           "--model", model("llama"), "--bytes-per-token", "8"});
   BOOST_TEST(has(grows.err, "grows without bound"), grows.err);
 }
 

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "host_stub/tools/metrics_server.h"
+#include "host_stub/tools/must_return.h"
 #include "host_stub/tools/output_file.h"
 #include "host_stub/tools/progress.h"
 #include "host_stub/tools/report_json.h"
@@ -116,10 +117,11 @@ int main_checked(int argc, const char* const* argv) {
 }  // namespace kvc::host
 
 int main(int argc, char** argv) {
+  const kvc::host::MustReturn guard("kvc-run: the connector ended the process\n");
   try {
-    return kvc::host::main_checked(argc, argv);
+    return guard.with(kvc::host::main_checked(argc, argv));
   } catch (const std::exception& e) {
     std::fputs((std::string("kvc-run: could not go on: ") + e.what() + "\n").c_str(), stderr);
-    return 1;
+    return guard.with(1);
   }
 }

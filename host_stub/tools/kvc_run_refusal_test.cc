@@ -46,6 +46,18 @@ struct Refusal : ProgramFolder {
 
 BOOST_FIXTURE_TEST_SUITE(kvc_run_refusals, Refusal)
 
+BOOST_AUTO_TEST_CASE(a_connector_that_ends_the_process_is_no_success) {
+  const Outcome out = run_program(with("--connector", library("kvc_planted_gone")));
+  BOOST_TEST(out.code == 1);
+  BOOST_TEST(out.err == "kvc-run: the connector ended the process\n");
+}
+
+BOOST_AUTO_TEST_CASE(options_that_the_program_wrote_are_named_as_its_own) {
+  std::vector<std::string> args = with("--connector", library("kvc_minimal_connector"));
+  args.insert(args.end(), {"--host-blocks", "9"});
+  check_refused(args, {"(--host-blocks wrote [host] blocks = 9 into its options)"});
+}
+
 BOOST_AUTO_TEST_CASE(numbers_out_of_range_are_refused_with_what_is_allowed) {
   check_refused(with("--limit", "0"), {"--limit", "\"0\"", "from 1 to"});
   check_refused(with("--limit", "-5"), {"--limit", "\"-5\"", "from 1 to"});

@@ -8,7 +8,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <charconv>
+#include <map>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 namespace kvc::host {
@@ -44,6 +47,35 @@ struct MetricsServer::Body {
   }
 };
 
+namespace {
+
+struct Explained {
+  int status = 200;
+  std::string body;
+};
+
+// All that is known, or of one request: ?request=ID.
+Explained explained(const std::string& all, const std::multimap<std::string, std::string>& params) {
+  if (params.empty()) return {200, all.empty() ? "{}" : all};
+  const auto& [name, value] = *params.begin();
+  std::uint64_t id = 0;
+  const auto [at, error] = std::from_chars(value.data(), value.data() + value.size(), id);
+  const bool number = error == std::errc{} && at == value.data() + value.size();
+  if (params.size() != 1 || name != "request" || !number) {
+    return {400, "one parameter is allowed: request=ID, a whole number\n"};
+  }
+  const auto document = nlohmann::json::parse(all, nullptr, false);
+  const auto requests = document.is_object() ? document.find("requests") : document.end();
+  if (document.is_object() && requests != document.end() && requests->is_array()) {
+    for (const auto& r : *requests) {
+      if (r.is_object() && r.contains("request") && r["request"] == id) return {200, r.dump()};
+    }
+  }
+  return {400, fmt::format("request {} is not among those that explain knows\n", id)};
+}
+
+}  // namespace
+
 Result<std::unique_ptr<MetricsServer>> MetricsServer::open(std::uint16_t port,
                                                            std::chrono::seconds patience) {
   auto body = std::make_unique<Body>();
@@ -51,9 +83,11 @@ Result<std::unique_ptr<MetricsServer>> MetricsServer::open(std::uint16_t port,
   b->server.Get("/metrics", [b](const httplib::Request&, httplib::Response& out) {
     out.set_content(metrics_text(*b->snapshot()), "text/plain; version=0.0.4; charset=utf-8");
   });
-  b->server.Get("/explain", [b](const httplib::Request&, httplib::Response& out) {
+  b->server.Get("/explain", [b](const httplib::Request& in, httplib::Response& out) {
     const auto snapshot = b->snapshot();
-    out.set_content(snapshot->explain.empty() ? "{}" : snapshot->explain, "application/json");
+    const Explained answer = explained(snapshot->explain, {in.params.begin(), in.params.end()});
+    out.status = answer.status;
+    out.set_content(answer.body, answer.status == 200 ? "application/json" : "text/plain");
   });
   b->server.set_read_timeout(patience);
   // Without SO_REUSEPORT, the library's default, by which two runs would share a port.

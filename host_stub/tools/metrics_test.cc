@@ -16,11 +16,12 @@ MetricsSnapshot example() {
                  {"host_slots_total", "", 100},
                  {"host_slots_used_now", "", 40},
                  {"loaded_bytes", "", 4096},
+                 {"holds_budget", "", 12},
                  {"handoffs", "outcome=stored", 3},
                  {"handoffs", "outcome=pending", 0},
                  {"1 odd\nname", "a b=x\"y\\z,bad", 1}};
   s.pass.external_hit_tokens = 1234;
-  s.explain = "{\"requests\":[]}";
+  s.explain = "{\"requests\":[{\"request\":7,\"phase\":\"ended\"}]}";
   return s;
 }
 
@@ -37,7 +38,16 @@ BOOST_AUTO_TEST_CASE(levels_are_gauges_and_the_rest_counts_up) {
   BOOST_TEST(has_line(text, "# TYPE kvc:host_slots gauge"), text);
   BOOST_TEST(has_line(text, "kvc:host_slots 100"), text);
   BOOST_TEST(has_line(text, "kvc:host_slots_used 40"), text);
+  BOOST_TEST(has_line(text, "# TYPE kvc:holds_budget gauge"), text);
+  BOOST_TEST(has_line(text, "kvc:holds_budget 12"), text);
   BOOST_TEST(has_line(text, "kvc:run_prompt_tokens{source=\"connector\"} 1234"), text);
+}
+
+BOOST_AUTO_TEST_CASE(a_statistic_says_what_it_means) {
+  const std::string text = metrics_text(example());
+  BOOST_TEST(has_line(text, "# HELP kvc:lookups_total lookups: lookups, repeated ones too."), text);
+  BOOST_TEST(has_line(text, "# HELP kvc:_1_odd_name_total Statistic _1_odd_name of the connector."),
+             text);
 }
 
 BOOST_AUTO_TEST_CASE(names_of_vllm_are_used_where_it_has_them) {
@@ -76,6 +86,23 @@ BOOST_AUTO_TEST_CASE(the_server_shows_the_newest_snapshot_and_nothing_else) {
   BOOST_TEST(metrics->get_header_value("Content-Type").starts_with("text/plain; version=0.0.4"));
   BOOST_TEST(client.Get("/explain")->body == example().explain);
   BOOST_TEST(client.Get("/")->status == 404);
+}
+
+BOOST_AUTO_TEST_CASE(one_request_is_explained_alone_and_what_is_no_question_is_refused) {
+  auto opened = MetricsServer::open(0);
+  BOOST_REQUIRE(opened.ok());
+  opened.value()->publish(example());
+  httplib::Client client("127.0.0.1", opened.value()->port());
+  const auto one = client.Get("/explain?request=7");
+  BOOST_REQUIRE(one);
+  BOOST_TEST(one->status == 200);
+  BOOST_TEST(one->body == "{\"phase\":\"ended\",\"request\":7}");
+  for (const char* wrong : {"/explain?request=8", "/explain?request=", "/explain?request=7x",
+                            "/explain?id=7", "/explain?request=7&x=1"}) {
+    const auto answer = client.Get(wrong);
+    BOOST_REQUIRE(answer);
+    BOOST_TEST(answer->status == 400, wrong);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_port_that_is_taken_is_refused_by_its_number) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -17,6 +18,18 @@ struct Family {
   std::vector<std::pair<std::string, std::uint64_t>> samples;  // labels with braces, value
 };
 using Families = std::map<std::string, Family>;
+
+enum class Kind : std::uint8_t { count, level };
+struct Statistic {
+  std::string_view name;
+  Kind kind;
+  std::string_view text;
+};
+constexpr Statistic statistics[] = {
+#define KVC_STATISTIC(name, kind, text) {name, Kind::kind, text},
+#include "host_stub/tools/statistics.def"
+#undef KVC_STATISTIC
+};
 
 // As kvc_vllm's metrics.py has them, so that one dashboard serves both.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 6> names_of_vllm{{
@@ -74,7 +87,10 @@ std::string braces(std::string_view labels) {
 }
 
 void add(Families& families, const StatValue& stat) {
-  const bool level = stat.name.ends_with("_now") || stat.name == "host_slots_total";
+  const auto* const entry = std::find_if(std::begin(statistics), std::end(statistics),
+                                         [&](const Statistic& s) { return s.name == stat.name; });
+  const bool described = entry != std::end(statistics);
+  const bool level = described ? entry->kind == Kind::level : stat.name.ends_with("_now");
   const auto* const known = std::find_if(names_of_vllm.begin(), names_of_vllm.end(),
                                          [&](const auto& n) { return n.first == stat.name; });
   std::string name = known != names_of_vllm.end()
@@ -83,7 +99,8 @@ void add(Families& families, const StatValue& stat) {
   if (!level) name += "_total";
   Family& family = families[name];
   family.gauge = level;
-  family.help = fmt::format("Statistic {} of the connector.", clean_name(stat.name));
+  family.help = described ? fmt::format("{}: {}.", stat.name, entry->text)
+                          : fmt::format("Statistic {} of the connector.", clean_name(stat.name));
   family.samples.emplace_back(braces(stat.labels), stat.value);
 }
 

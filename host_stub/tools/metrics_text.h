@@ -18,8 +18,9 @@ struct MetricsSnapshot {
 };
 
 // The exposition format 0.0.4 of Prometheus. Names of vLLM where it has them, as its adapter uses
-// them (docs/vllm.md), else "kvc:" and the name of the statistic; what ends in _now is a gauge and
-// loses that ending, host_slots_total too; everything else counts up and ends in _total.
+// them (docs/vllm.md), else "kvc:" and the name of the statistic. Types and HELP texts are those of
+// statistics.def; of what is not there, what ends in _now is a gauge. A gauge loses the endings
+// _now and _total, everything else counts up and ends in _total.
 [[nodiscard]] std::string metrics_text(const MetricsSnapshot& snapshot);
 
 }  // namespace kvc::host

@@ -4,12 +4,66 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <array>
+#include <atomic>
 #include <cerrno>
+#include <climits>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 namespace kvc::host {
+
+namespace {
+
+// Temporary files of this process, where a signal handler can read them.
+struct Temporary {
+  std::atomic<bool> taken{false};
+  std::atomic<bool> there{false};
+  std::array<char, PATH_MAX> path{};
+};
+std::array<Temporary, 8> temporaries;
+
+extern "C" void remove_temporaries(int signal) {
+  for (const Temporary& t : temporaries) {
+    if (t.there.load()) ::unlink(t.path.data());
+  }
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
+void catch_signals() {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction now {};
+    if (::sigaction(signal, nullptr, &now) != 0 || now.sa_handler != SIG_DFL) continue;
+    now.sa_handler = remove_temporaries;
+    ::sigaction(signal, &now, nullptr);
+  }
+}
+
+// More files than places are not removed by a signal.
+void remember(const std::string& path) {
+  catch_signals();
+  for (Temporary& t : temporaries) {
+    if (path.size() >= t.path.size()) return;
+    if (t.taken.exchange(true)) continue;
+    std::memcpy(t.path.data(), path.c_str(), path.size() + 1);
+    t.there = true;
+    return;
+  }
+}
+
+void forget(const std::string& path) {
+  for (Temporary& t : temporaries) {
+    if (!t.there || path != t.path.data()) continue;
+    t.there = false;
+    t.taken = false;
+    return;
+  }
+}
+
+}  // namespace
 
 OutputFile::OutputFile(OutputFile&& other) noexcept
     : path_(std::move(other.path_)),
@@ -45,7 +99,9 @@ std::string behind_links(const std::string& path) {
 OutputFile::~OutputFile() {
   if (descriptor_ < 0) return;
   ::close(descriptor_);
-  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  if (temporary_.empty()) return;
+  ::unlink(temporary_.c_str());
+  forget(temporary_);
 }
 
 Result<OutputFile> OutputFile::create(const std::string& path) {
@@ -66,6 +122,7 @@ Result<OutputFile> OutputFile::create(const std::string& path) {
   if (descriptor < 0) {
     return Status{Code::arg, fmt::format("{}: cannot be written: {}", path, std::strerror(errno))};
   }
+  remember(temporary);
   return OutputFile(std::move(target), std::move(temporary), descriptor);
 }
 
@@ -82,8 +139,10 @@ Status OutputFile::commit(std::string_view content) {
       (!temporary_.empty() && std::rename(temporary_.c_str(), path_.c_str()) != 0)) {
     Status failed{Code::io, fmt::format("{}: cannot be written: {}", path_, std::strerror(errno))};
     if (!temporary_.empty()) ::unlink(temporary_.c_str());
+    forget(temporary_);
     return failed;
   }
+  forget(temporary_);
   return {};
 }
 

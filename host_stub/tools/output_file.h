@@ -13,7 +13,8 @@ namespace kvc::host {
 //
 // Threads:    one.
 // Owns:       the temporary file, until commit() or the destructor, which removes it.
-// Invariants: the final path is untouched before commit() and whole after it.
+// Invariants: the final path is untouched before commit() and whole after it. SIGINT, SIGTERM and
+//             SIGHUP, where the program leaves them alone, remove the temporary file too.
 class OutputFile {
  public:
   OutputFile() = default;

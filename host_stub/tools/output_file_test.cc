@@ -2,9 +2,11 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <boost/filesystem.hpp>
 #include <boost/test/unit_test.hpp>
+#include <csignal>
 #include <fstream>
 #include <sstream>
 
@@ -36,6 +38,26 @@ std::string content(const std::string& path) {
 }
 
 BOOST_FIXTURE_TEST_SUITE(output_file, Folder)
+
+BOOST_AUTO_TEST_CASE(a_process_that_is_interrupted_leaves_no_temporary_file) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      std::signal(signal, SIG_DFL);
+      Result<OutputFile> committed = OutputFile::create((*this)("done"));
+      const bool ok = committed.ok() && committed.value().commit("x").ok();
+      const Result<OutputFile> file = OutputFile::create((*this)("a.json"));
+      if (!ok || !file.ok() || files() != 2) ::_exit(1);
+      std::raise(signal);
+      ::_exit(2);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    BOOST_TEST((WIFSIGNALED(status) && WTERMSIG(status) == signal));
+    BOOST_TEST(files() == 1U);  // what was committed
+    fs::remove((*this)("done"));
+  }
+}
 
 BOOST_AUTO_TEST_CASE(the_file_appears_whole_at_commit_and_nothing_else_stays) {
   const Folder& at = *this;

@@ -126,10 +126,10 @@ std::string report_text(const RunReport& report) {
   table.share("  computed", &PassReport::computed_tokens);
   table.count("recomputed tokens", &PassReport::recomputed_tokens);
   table.count("output tokens", &PassReport::output_tokens);
-  table.row("stored blocks", [](const PassReport& p) {
+  table.row("stored device blocks", [](const PassReport& p) {
     return fmt::format("{} ({})", grouped(p.stored_blocks), bytes_text(p.stored_bytes));
   });
-  table.row("loaded blocks", [](const PassReport& p) {
+  table.row("loaded device blocks", [](const PassReport& p) {
     return fmt::format("{} ({})", grouped(p.loaded_blocks), bytes_text(p.loaded_bytes));
   });
   table.count("verified blocks", &PassReport::verified_blocks);
@@ -141,7 +141,7 @@ std::string report_text(const RunReport& report) {
   table.row("time", [](const PassReport& p) { return fmt::format("{:.1f} s", p.wall_s); });
 
   std::string out = table.text();
-  out += "offers to the connector\n";
+  out += "offers to the connector, each of a block, chunk, tail or state\n";
   out += offers_text("all", report.all_offers);
   out += offers_text("hand-offs", report.handoffs);
   out += fmt::format("leaks: slots {}, holds {}, leases {}, device blocks {}\n", report.leaks.slots,

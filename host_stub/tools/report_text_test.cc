@@ -34,6 +34,8 @@ BOOST_AUTO_TEST_CASE(the_table_shows_tokens_with_percent_and_only_outcomes_that_
   const std::string text = report_text(example_report());
   BOOST_TEST_INFO(text);
   BOOST_TEST(contains(text, "1,000,003   33.33 %"));
+  BOOST_TEST(contains(text, "stored device blocks "));
+  BOOST_TEST(contains(text, "offers to the connector, each of a block, chunk, tail or state\n"));
   BOOST_TEST(contains(text, "published 7 = stored 4 + dropped_pool_full 3"));
   BOOST_TEST(!contains(text, "dropped_reset"));
   BOOST_TEST(contains(text, "hand-offs  none"));

@@ -149,6 +149,10 @@ Result<Run> Run::open(const RunOptions& options, const RunInputs& inputs) {
     if (!options.connector_config.empty() && inputs.connector) {
       why.text += fmt::format(" (connector options: {})", options.connector_config);
     }
+    if (options.host_blocks && inputs.connector) {
+      why.text += fmt::format(" (--host-blocks wrote [host] blocks = {} into its options)",
+                              *options.host_blocks);
+    }
     return why;
   }
   run.engine_ = std::move(engine).value();
