@@ -28,13 +28,22 @@ static kvc_status allocates(const kvc_sched* s, kvc_pending* out) {
   free(p);
   return has_pending(s, out);
 }
-#elif defined(KVC_PLANTED_DECLINES) /* KVC-P-030 */
+#elif defined(KVC_PLANTED_DECLINES)  /* KVC-P-030 */
 static kvc_status declines(const kvc_host_api* host, const kvc_open* open, kvc_sched** out) {
   (void)host;
   (void)open;
   *out = NULL;
   return KVC_E_ARG;
 }
+#elif defined(KVC_PLANTED_GONE)
+static kvc_status ends_it_all(const kvc_host_api* host, const kvc_open* open, kvc_sched** out) {
+  (void)host;
+  (void)open;
+  (void)out;
+  exit(0);
+}
+#elif defined(KVC_PLANTED_LEAKS) /* KVC-P-020 */
+static void leaks(kvc_sched* s) { (void)s; }
 #elif defined(KVC_PLANTED_EXITS)
 static const void* exits(kvc_bytes id) {
   if (id.size == 0) exit(3);
@@ -45,6 +54,8 @@ static const void* exits(kvc_bytes id) {
 KVC_EXPORT kvc_status kvc_plugin_entry_v1(uint32_t host_minor, kvc_plugin_api* out) {
 #if defined(KVC_PLANTED_STUCK)
   for (;;) pause();
+#elif defined(KVC_PLANTED_DIES)   /* KVC-P-002 */
+  _exit(3);
 #elif defined(KVC_PLANTED_LEAVES) /* a process that outlives the one that loads it */
   if (fork() == 0) {
     setsid();
@@ -65,6 +76,10 @@ KVC_EXPORT kvc_status kvc_plugin_entry_v1(uint32_t host_minor, kvc_plugin_api* o
   if (out->struct_size == sizeof *out) out->has_pending = allocates;
 #elif defined(KVC_PLANTED_DECLINES)
   if (out->struct_size == sizeof *out) out->open_scheduler = declines;
+#elif defined(KVC_PLANTED_GONE)
+  if (out->struct_size == sizeof *out) out->open_scheduler = ends_it_all;
+#elif defined(KVC_PLANTED_LEAKS)
+  if (out->struct_size == sizeof *out) out->close_scheduler = leaks;
 #elif defined(KVC_PLANTED_EXITS)
   if (out->struct_size == sizeof *out) out->extension = exits;
 #endif
