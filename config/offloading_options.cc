@@ -29,6 +29,7 @@ Parsed<OffloadingOptions> parse_offloading(std::string_view text, std::string_vi
     OffloadingOptions options;
     read_connector(root.table("connector"), options);
     read_host(root.table("host"), options);
+    read_shared_cuda(root.table("cuda"), options);
     root.refuse_unknown_keys();
     return options;
   });
@@ -39,7 +40,8 @@ std::string effective_toml(const OffloadingOptions& o) {
          std::to_string(o.blocks_per_chunk) +
          "\nstore_threshold = " + std::to_string(o.store_threshold) +
          "\nmax_tracker_size = " + std::to_string(o.max_tracker_size) + "\n" +
-         shared_connector_toml(o) + "\n[host]\n" + shared_host_toml(o);
+         shared_connector_toml(o) + "\n[host]\n" + shared_host_toml(o) + "\n[cuda]\n" +
+         shared_cuda_toml(o);
 }
 
 }  // namespace kvc::config

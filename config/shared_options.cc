@@ -1,5 +1,6 @@
 #include "config/shared_options.h"
 
+#include <array>
 #include <sstream>
 
 #include "config/toml_table.h"
@@ -74,6 +75,33 @@ void read_shared_connector(TomlTable& table, SharedOptions& o) {
        table.integer_or_word("plan_bytes_max", 4096, std::uint64_t{1} << 40U, "auto", 0));
 }
 
+void read_shared_cuda(TomlTable table, SharedOptions& o) {
+  take(o.cuda_driver, table.text("driver"));
+  if (o.cuda_driver.empty()) table.refuse("driver", "must name a library");
+  take(o.cuda_copy_path, table.word("copy_path", {"auto", "batch", "loop", "kernel"}));
+  const auto below = [&](const char* key) {
+    return table.integer_or_word(key, 0, std::uint64_t{1} << 30U, "auto", UINT64_MAX);
+  };
+  take(o.cuda_kernel_below_load, below("kernel_below_load"));
+  take(o.cuda_kernel_below_store, below("kernel_below_store"));
+  if (const auto node = table.integer_or_word("numa_node", 0, 1023, "any", UINT64_MAX)) {
+    o.cuda_numa_node = *node == UINT64_MAX ? -1 : static_cast<std::int32_t>(*node);
+  }
+  table.refuse_unknown_keys();
+}
+
+std::string shared_cuda_toml(const SharedOptions& o) {
+  constexpr std::array paths{"auto", "batch", "loop", "kernel"};
+  std::ostringstream out;
+  out << "driver = " << toml_quoted(o.cuda_driver) << "\n"
+      << "copy_path = " << toml_quoted(paths[static_cast<std::size_t>(o.cuda_copy_path)]) << "\n"
+      << "kernel_below_load = " << number_or(o.cuda_kernel_below_load, UINT64_MAX, "auto") << "\n"
+      << "kernel_below_store = " << number_or(o.cuda_kernel_below_store, UINT64_MAX, "auto") << "\n"
+      << "numa_node = "
+      << (o.cuda_numa_node < 0 ? toml_quoted("any") : std::to_string(o.cuda_numa_node)) << "\n";
+  return out.str();
+}
+
 std::string shared_connector_toml(const SharedOptions& o) {
   const auto flag = [](bool b) { return b ? "true" : "false"; };
   std::ostringstream out;
@@ -102,21 +130,39 @@ std::string shared_host_toml(const SharedOptions& o) {
   return out.str();
 }
 
-Parsed<std::string> with_host_blocks(std::string_view text, std::string_view file,
-                                     std::uint64_t blocks) {
+namespace {
+
+// The text with what `change` does to its table `name`, which is made if there is none.
+template <class Change>
+Parsed<std::string> with_table(std::string_view text, std::string_view file, const char* name,
+                               Change&& change) {
   return without_exceptions<std::string>(file, [&] {
     toml::table document = parse_document(text, file);
     TomlTable root(document, "", file);
-    static_cast<void>(root.table("host"));  // refuses a host that is no table
-    toml::node* host = document.get("host");
-    if (host == nullptr) host = &document.insert("host", toml::table{}).first->second;
-    toml::table& table = *host->as_table();
-    table.insert_or_assign("blocks", static_cast<std::int64_t>(blocks & INT64_MAX));
-    table.insert_or_assign("unlimited", false);
+    static_cast<void>(root.table(name));  // refuses what is no table
+    toml::node* node = document.get(name);
+    if (node == nullptr) node = &document.insert(name, toml::table{}).first->second;
+    change(*node->as_table());
     std::ostringstream out;
     out << document << "\n";
     return out.str();
   });
+}
+
+}  // namespace
+
+Parsed<std::string> with_host_blocks(std::string_view text, std::string_view file,
+                                     std::uint64_t blocks) {
+  return with_table(text, file, "host", [&](toml::table& table) {
+    table.insert_or_assign("blocks", static_cast<std::int64_t>(blocks & INT64_MAX));
+    table.insert_or_assign("unlimited", false);
+  });
+}
+
+Parsed<std::string> with_cuda_driver(std::string_view text, std::string_view file,
+                                     std::string_view driver) {
+  return with_table(text, file, "cuda",
+                    [&](toml::table& table) { table.insert_or_assign("driver", driver); });
 }
 
 }  // namespace kvc::config

@@ -10,7 +10,9 @@
 namespace kvc::config {
 
 enum class IndexKind { chained, flat };
-enum class StatesKind { dense, tail, automatic };    // automatic: "auto"
+enum class StatesKind { dense, tail, automatic };  // automatic: "auto"
+// How copies reach a CUDA device (docs/cuda.md)
+enum class CudaCopyPath { automatic, batch, loop, kernel };
 enum class EvictionKind { lru, arc, gdsf, hazard };  // hazard: "auto"
 
 // How much is stored, and how long anything may take. Immutable once parsed.
@@ -23,6 +25,14 @@ struct SharedOptions {
       0;  // blocks of the largest group, 2 .. 2^40; 0: not given, host_bytes counts
   bool host_unlimited = false;     // for measuring only: grows in slabs (design section 4)
   std::uint32_t copy_threads = 1;  // 1 .. 64, per rank
+
+  // [cuda] Only for ranks whose blocks lie on a CUDA device (docs/cuda.md)
+  std::string cuda_driver = "libcuda.so.1";  // library of the driver, as dlopen finds it
+  CudaCopyPath cuda_copy_path = CudaCopyPath::automatic;  // "auto"
+  // Fragments below so many bytes go by the kernel, 0 .. 2^30 (0: none); UINT64_MAX: "auto"
+  std::uint64_t cuda_kernel_below_load = 28'672;
+  std::uint64_t cuda_kernel_below_store = 28'672;
+  std::int32_t cuda_numa_node = -1;  // of the host pool, 0 .. 1023; -1: "any"
 
   // [connector]
   IndexKind index = IndexKind::chained;  // flat: also where the layout has a chain (design 3.1)
@@ -49,11 +59,14 @@ struct SharedOptions {
 class TomlTable;
 
 // The tables [host] and [connector] of a document take from these; unknown keys are refused by the
-// caller, who may have keys of his own. Another eviction than lru with a flat index is refused.
+// caller, who may have keys of his own. The table [cuda] is wholly shared. Another eviction than
+// lru with a flat index is refused.
 void read_shared_host(TomlTable& table, SharedOptions& options);
+void read_shared_cuda(TomlTable table, SharedOptions& options);
 void read_shared_connector(TomlTable& table, SharedOptions& options);
 // Their lines of effective TOML, without the tables' names.
 [[nodiscard]] std::string shared_connector_toml(const SharedOptions& options);
+[[nodiscard]] std::string shared_cuda_toml(const SharedOptions& options);
 [[nodiscard]] std::string shared_host_toml(const SharedOptions& options);
 
 // `text` with [host] blocks = `blocks` and unlimited = false, everything else kept (comments are
@@ -61,5 +74,8 @@ void read_shared_connector(TomlTable& table, SharedOptions& options);
 // command line. Errors: not TOML, host is no table.
 Parsed<std::string> with_host_blocks(std::string_view text, std::string_view file,
                                      std::uint64_t blocks);
+// The same with [cuda] driver = `driver`. Errors: not TOML, cuda is no table.
+Parsed<std::string> with_cuda_driver(std::string_view text, std::string_view file,
+                                     std::string_view driver);
 
 }  // namespace kvc::config

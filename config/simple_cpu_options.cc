@@ -36,6 +36,7 @@ Parsed<SimpleCpuOptions> parse_simple_cpu(std::string_view text, std::string_vie
     SimpleCpuOptions options;
     read_connector(root.table("connector"), options);
     read_host(root.table("host"), options);
+    read_shared_cuda(root.table("cuda"), options);
     root.refuse_unknown_keys();
     return options;
   });
@@ -44,7 +45,8 @@ Parsed<SimpleCpuOptions> parse_simple_cpu(std::string_view text, std::string_vie
 std::string effective_toml(const SimpleCpuOptions& o) {
   return "[connector]\nkind = \"simple_cpu\"\nmode = " +
          toml_quoted(o.mode == StoreMode::lazy ? "lazy" : "eager") + "\n" +
-         shared_connector_toml(o) + "\n[host]\n" + shared_host_toml(o);
+         shared_connector_toml(o) + "\n[host]\n" + shared_host_toml(o) + "\n[cuda]\n" +
+         shared_cuda_toml(o);
 }
 
 }  // namespace kvc::config

@@ -122,17 +122,52 @@ BOOST_AUTO_TEST_CASE(parsing_the_effective_text_gives_the_same_options) {
   changed.plan_bytes_max = 1U << 22U;
   changed.single_flight = false;
   changed.host_unlimited = true;
+  changed.cuda_driver = "/opt/fake \"cuda\".so";
+  changed.cuda_copy_path = kvc::config::CudaCopyPath::kernel;
+  changed.cuda_kernel_below_load = 0;
+  changed.cuda_kernel_below_store = UINT64_MAX;
+  changed.cuda_numa_node = 1023;
   for (const auto& options : {SimpleCpuOptions{}, changed}) {
     const auto text = effective_toml(options);
     BOOST_CHECK_MESSAGE(good(text) == options, text);
     BOOST_TEST(effective_toml(good(text)) == text);
   }
-  for (const char* key :
-       {"kind", "mode", "index", "eviction", "states", "lease_steps", "max_leases", "attach_steps",
-        "held_device_blocks_max", "load_deadline_ms", "store_deadline_ms", "store_decode_blocks",
-        "single_flight", "event_ring", "plan_bytes_max", "bytes", "unlimited", "copy_threads"}) {
+  for (const char* key : {"kind",
+                          "mode",
+                          "index",
+                          "eviction",
+                          "states",
+                          "lease_steps",
+                          "max_leases",
+                          "attach_steps",
+                          "held_device_blocks_max",
+                          "load_deadline_ms",
+                          "store_deadline_ms",
+                          "store_decode_blocks",
+                          "single_flight",
+                          "event_ring",
+                          "plan_bytes_max",
+                          "bytes",
+                          "unlimited",
+                          "copy_threads",
+                          "driver",
+                          "copy_path",
+                          "kernel_below_load",
+                          "kernel_below_store",
+                          "numa_node"}) {
     BOOST_TEST(effective_toml(SimpleCpuOptions{}).find(key) != std::string::npos);
   }
+}
+
+BOOST_AUTO_TEST_CASE(the_table_of_the_cuda_device_is_read_and_its_keys_are_known) {
+  const auto o = good("[cuda]\ndriver = \"x.so\"\ncopy_path = \"loop\"\nnuma_node = 0");
+  BOOST_TEST(o.cuda_driver == "x.so");
+  BOOST_TEST((o.cuda_copy_path == kvc::config::CudaCopyPath::loop));
+  BOOST_TEST(o.cuda_numa_node == 0);
+  BOOST_TEST(good("[cuda]\nnuma_node = \"any\"").cuda_numa_node == -1);
+  check_has(bad("[cuda]\ndriver = \"\""), {"cuda.driver", "must name a library"});
+  check_has(bad("[cuda]\nnuma_node = 1024"), {"cuda.numa_node = 1024", "1023"});
+  check_has(bad("[cuda]\npath = 1"), {"unknown key \"path\"", "copy_path"});
 }
 
 BOOST_AUTO_TEST_CASE(sizes_have_units_or_none) {
@@ -181,7 +216,7 @@ BOOST_AUTO_TEST_CASE(an_unknown_key_names_the_allowed_ones_and_the_nearest) {
             {"c.toml:2:1:", "unknown key \"lease_step\" in [connector]",
              "did you mean \"lease_steps\"?", "attach_steps, event_ring,", "store_decode_blocks"});
   check_has(bad("[hots]\nbytes = 1"),
-            {"c.toml:1:2:", "unknown key \"hots\"", "\"host\"", "connector, host"});
+            {"c.toml:1:2:", "unknown key \"hots\"", "\"host\"", "connector, cuda, host"});
   const auto far = bad("[host]\nzzzzzzzz = 1");
   check_has(far,
             {"unknown key \"zzzzzzzz\"", "Allowed here: blocks, bytes, copy_threads, unlimited"});

@@ -177,6 +177,8 @@ class CopyEngine {
   // (the last may be cut), of which no copy crosses a border, and outlives the engine. All of it or
   // nothing. Nothing to do for memcpy. Errors: full (the system or the driver refuses), arg.
   virtual Status pin(void* /*base*/, Bytes /*size*/, Bytes /*row*/) { return {}; }
+  // Undoes all pins. Requires that no operation is open.
+  virtual void unpin() {}
 };
 
 inline Status CopyEngine::attach(CopyDevice device, std::int32_t ordinal) {

@@ -166,6 +166,7 @@ void Queue::set_runs(std::uint32_t at, std::span<const CopyDescriptor> copies) {
   Run* last = nullptr;
   for (std::uint64_t i = 0; i < copies.size(); ++i) {
     const CopyDescriptor& copy = copies[i];
+    o.bytes += copy.bytes;
     if (last != nullptr && joins(*last, copy)) {
       last->bytes += copy.bytes;
       ++last->count;

@@ -50,6 +50,7 @@ struct Op {
   std::uint32_t chunks_first = none;
   std::uint32_t chunks_last = none;
   Cursor cursor;
+  std::uint64_t bytes = 0;  // of all runs
   bool pieces_left = true;
   std::uint32_t pieces_out = 0;
   CopyCompletion result;

@@ -346,6 +346,13 @@ Status CudaCopyEngine::pin(void* base, Bytes size, Bytes row) {
   return c.pins.add(*c.driver, base, size, row, c.options.register_bytes_max, c.options.numa_node);
 }
 
+void CudaCopyEngine::unpin() {
+  Core& c = *core_;
+  const std::lock_guard<std::mutex> lock(c.mutex);
+  const ContextScope scope(*c.driver, c.context);
+  c.pins.clear(*c.driver);
+}
+
 CudaCopyCounters CudaCopyEngine::counters() const {
   const std::lock_guard<std::mutex> lock(core_->mutex);
   return core_->counters;

@@ -104,6 +104,7 @@ class CudaCopyEngine final : public CopyEngine {
   Code wait(std::span<const std::uint64_t> ops, std::chrono::nanoseconds timeout) override;
   std::uint64_t pump(std::uint64_t budget) override;
   Status pin(void* base, Bytes size, Bytes row) override;
+  void unpin() override;
 
   [[nodiscard]] CudaCopyCounters counters() const;
 

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "cuda/calibrate.h"
 #include "cuda/cuda_pins.h"
 #include "cuda/tests/fake_world.h"
 
@@ -445,6 +446,30 @@ BOOST_AUTO_TEST_CASE(a_numa_node_that_is_not_there_is_refused_by_name) {
     text = e.what();
   }
   BOOST_TEST(text.find("NUMA node 700") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(thresholds_are_measured_where_that_is_asked_for_and_a_clock_is_there) {
+  FakeWorld w;
+  CudaCopyOptions o;
+  o.driver = fake_path();
+  o.kernel_below_load = kernel_below_measured;
+  o.kernel_below_store = {77};
+  BOOST_TEST(calibrate(o).ok());
+  const std::uint64_t found = o.kernel_below_load.n;
+  BOOST_TEST((found >= 4096 && found <= 131'072 && (found & (found - 1)) == 0));
+  BOOST_TEST(o.kernel_below_store.n == 77u);
+  BOOST_TEST(w.faults() == "");
+  const auto launches = w.counts().launches;
+  BOOST_TEST(launches != 0u);
+  o.kernel_below_store = kernel_below_measured;
+  o.stepped = true;
+  BOOST_TEST(calibrate(o).ok());
+  BOOST_TEST((o.kernel_below_store == kernel_below_default));
+  BOOST_TEST(w.counts().launches == launches);
+  o.stepped = false;
+  o.kernel_below_store = kernel_below_measured;
+  o.device = 3;
+  BOOST_TEST((calibrate(o).code == Code::unsupported));
 }
 
 BOOST_AUTO_TEST_CASE(options_and_devices_that_cannot_be_are_refused) {

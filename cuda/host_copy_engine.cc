@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "cuda/copy_queue.h"
+#include "cuda/host_copy_bytes.h"
 
 namespace kvc {
 
@@ -61,6 +62,7 @@ struct Piece {
   std::uint64_t id = 0;
   CopyDirection direction = CopyDirection::load;
   bool source_lost = false;
+  bool streams = false;
   Cursor from;
   Cursor to;
   // Results.
@@ -74,11 +76,16 @@ struct Piece {
 
 struct HostCopyEngine::Core {
   explicit Core(const HostCopyOptions& o)
-      : options(o), queue(o.operations_max, o.runs_max, o.predecessors_max), rng(o.seed) {
+      : options(o),
+        streaming_bytes(o.streaming_bytes.n != 0 ? o.streaming_bytes.n
+                                                 : copy_detail::streaming_bytes_default()),
+        queue(o.operations_max, o.runs_max, o.predecessors_max),
+        rng(o.seed) {
     if (o.workers == 0 && o.order == StepOrder::seeded) candidates.reserve(o.operations_max);
   }
 
   const HostCopyOptions options;
+  const std::uint64_t streaming_bytes;
   mutable std::mutex mutex;
   std::condition_variable work;  // for workers
   std::condition_variable done;  // for wait()
@@ -259,6 +266,7 @@ bool HostCopyEngine::Core::take(Piece& piece) {
   piece.id = o.id;
   piece.direction = o.direction;
   piece.source_lost = o.source_lost;
+  piece.streams = o.bytes >= streaming_bytes;
   piece.from = o.cursor;
   std::uint64_t room = options.piece_bytes.n;
   std::uint32_t runs = 0;
@@ -304,7 +312,11 @@ void HostCopyEngine::Core::run(Piece& piece) {
       }
     }
     if (bytes != 0) {
-      std::memcpy(r.dst + at.offset, r.src + at.offset, bytes);
+      if (piece.streams) {
+        copy_detail::copy_streaming(r.dst + at.offset, r.src + at.offset, bytes);
+      } else {
+        std::memcpy(r.dst + at.offset, r.src + at.offset, bytes);
+      }
       piece.bytes += bytes;
       ++piece.calls;
     }
@@ -319,6 +331,7 @@ void HostCopyEngine::Core::finish(const Piece& piece) {
   (o.direction == CopyDirection::load ? counters.bytes_loaded : counters.bytes_stored) +=
       piece.bytes;
   counters.memcpy_calls += piece.calls;
+  if (piece.streams) counters.bytes_streamed += piece.bytes;
   if (piece.verdict.status != Code::ok) {
     // no_failed_copy is the largest number: any failed copy comes before it.
     if (o.result.status == Code::ok || piece.failed < o.result.first_failed) {

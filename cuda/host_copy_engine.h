@@ -32,6 +32,9 @@ struct HostCopyOptions {
   std::uint32_t predecessors_max = 4096;
   // What one worker takes at a time; a longer run is split, shorter ones are taken together.
   Bytes piece_bytes{1u << 20};
+  // Operations of at least so many bytes are written past the caches; 0: as many as the largest
+  // cache holds, at most 32 MiB.
+  Bytes streaming_bytes{0};
   // Ready stores are let through after this many pieces of loads in a row. >= 1.
   std::uint32_t loads_in_a_row_max = 64;
   StepOrder order = StepOrder::fifo;
@@ -49,6 +52,7 @@ struct HostCopyCounters {
   std::uint64_t bytes_loaded = 0;  // moved, also by operations that failed later
   std::uint64_t bytes_stored = 0;
   std::uint64_t memcpy_calls = 0;
+  std::uint64_t bytes_streamed = 0;  // of those moved: past the caches
   std::uint64_t descriptors = 0;
   std::uint64_t runs = 0;
 };

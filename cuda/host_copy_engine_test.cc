@@ -108,6 +108,33 @@ BOOST_AUTO_TEST_CASE(a_long_run_is_split_into_pieces) {
   BOOST_TEST(poll_all(*engine).size() == 1u);
 }
 
+BOOST_AUTO_TEST_CASE(large_operations_are_written_past_the_caches_with_the_same_bytes) {
+  HostCopyOptions o;
+  o.workers = 0;
+  o.streaming_bytes = {5000};
+  auto engine = make_engine(o);
+  const auto src = pattern(20000, 9);
+  std::uint64_t id = 0;
+  std::uint64_t streamed = 0;
+  for (const std::size_t bytes : {1U, 63U, 64U, 65U, 4999U, 5000U, 5001U, 9000U}) {
+    for (const std::size_t from : {0U, 1U, 17U, 64U}) {
+      for (const std::size_t to : {0U, 3U, 16U, 63U}) {
+        std::vector<std::byte> dst(10000, std::byte{0xee});
+        BOOST_TEST(
+            submit(*engine, {{++id, CopyDirection::load, {{&dst[to], &src[from], bytes}}, {}}})
+                .ok());
+        engine->pump(10);
+        BOOST_TEST(poll_all(*engine).size() == 1u);
+        BOOST_TEST(std::memcmp(&dst[to], &src[from], bytes) == 0);
+        BOOST_TEST((dst[to + bytes] == std::byte{0xee}));
+        if (to != 0) BOOST_TEST((dst[to - 1] == std::byte{0xee}));
+        if (bytes >= 5000) streamed += bytes;
+      }
+    }
+  }
+  BOOST_TEST(engine->counters().bytes_streamed == streamed);
+}
+
 BOOST_AUTO_TEST_CASE(zero_lengths_and_empty_operations_complete_without_memory) {
   auto engine = make_stepped();
   std::uint64_t counter = 0;

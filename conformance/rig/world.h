@@ -23,6 +23,7 @@
 #include <string_view>
 #include <vector>
 
+#include "conformance/rig/device_memory.h"
 #include "conformance/rig/host_memory.h"
 #include "conformance/rig/judge.h"
 
@@ -164,7 +165,11 @@ class RankMemory {
 
   const Setup& setup_;
   std::vector<std::size_t> first_region_;  // by group
-  std::vector<std::vector<std::uint8_t>> memory_;
+  struct Release {
+    DeviceMemory* from;
+    void operator()(std::uint8_t* p) const { from->release(p); }
+  };
+  std::vector<std::unique_ptr<std::uint8_t, Release>> memory_;
   std::vector<kvc_region> regions_;
 };
 

@@ -84,17 +84,20 @@ void RankMemory::add_regions(std::uint32_t group, std::uint32_t rank) {
   const std::uint64_t piece = bytes + gap_bytes;
   const bool interleaved = setup_.memory == MemoryOrder::interleaved;
   const std::uint64_t stride = interleaved ? piece * setup_.layers : piece;
+  const std::uint64_t size = stride * setup_.device_blocks;
+  DeviceMemory& device = device_memory();
   for (std::uint32_t layer = 0; layer < setup_.layers; ++layer) {
     if (layer == 0 || !interleaved) {
-      memory_.emplace_back(stride * setup_.device_blocks, static_cast<std::uint8_t>(0xE0U + rank));
+      memory_.emplace_back(device.allocate(size), Release{&device});
+      std::memset(memory_.back().get(), static_cast<int>(0xE0U + rank), size);
     }
     const std::uint64_t offset = interleaved ? piece * layer : 0;
     kvc_region region{};
     region.struct_size = sizeof region;
-    region.device_kind = KVC_DEVICE_HOST;
+    region.device_kind = device.kind();
     region.layer = layer;
-    region.base = memory_.back().data() + offset;
-    region.size_bytes = memory_.back().size() - offset;
+    region.base = memory_.back().get() + offset;
+    region.size_bytes = size - offset;
     region.block_stride_bytes = stride;
     region.block_bytes = bytes;
     region.group_mask = std::uint64_t{1} << group;

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "config/parsed.h"
+#include "config/shared_options.h"
 #include "conformance/runner/run_case.h"
 #include "host_stub/tools/command_line.h"
 #include "host_stub/tools/output_file.h"
@@ -28,6 +29,7 @@ constexpr int wrong_input = 2;
 struct Arguments {
   std::string library;
   std::string config;
+  std::string fake_device;
   std::string only;
   std::string json;
   std::string junit;
@@ -87,6 +89,8 @@ RunOptions options_of(const Arguments& a, const std::string& program) {
   o.path = path;
   o.command = quoted(program) + " " + quoted(path);
   if (!a.config.empty()) o.command += " --connector-config " + quoted(a.config);
+  if (!a.fake_device.empty()) o.command += " --fake-device " + quoted(a.fake_device);
+  o.fake_device = a.fake_device;
   o.seed = a.seed;
   o.one_seed = a.one_seed;
   o.in_process = a.in_process;
@@ -103,6 +107,9 @@ std::optional<int> parse(Arguments& a, int argc, char** argv) {
   CLI::App app("Checks a kvc connector against the requirements of the line (docs/kvc-conform.md)");
   app.add_option("library", a.library, "the connector, a shared library");
   app.add_option("--connector-config", a.config, "a TOML file with the connector's options");
+  app.add_option("--fake-device", a.fake_device,
+                 "the library of the fake CUDA device: blocks lie in its memory, and [cuda] driver "
+                 "of the options names it");
   app.add_option("--only", a.only, "run the cases whose id matches this regular expression");
   app.add_flag("--list", a.list, "list the cases and their requirements");
   const CLI::Option* const seed =
@@ -201,6 +208,11 @@ int main(int argc, char** argv) {
   RunOptions options = options_of(a, argv[0]);
   if (!a.config.empty()) {
     auto text = kvc::config::read_text_file(a.config);
+    if (!text.ok()) return refuse(text.error().text);
+    options.config_toml = std::move(text.value());
+  }
+  if (!a.fake_device.empty()) {
+    auto text = kvc::config::with_cuda_driver(options.config_toml, a.config, a.fake_device);
     if (!text.ok()) return refuse(text.error().text);
     options.config_toml = std::move(text.value());
   }

@@ -11,11 +11,15 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <utility>
 
+#include "conformance/rig/device_memory.h"
 #include "conformance/rig/watch.h"
+#include "host_stub/engine/compute_device.h"
 #include "host_stub/loader/loader.h"
 
 namespace kvc::conform {
@@ -64,6 +68,42 @@ class Recorder final : public rig::Judge {
   std::size_t findings_ = 0;
 };
 
+// While it lives, the rig's blocks lie on a fake CUDA device; what that finds is a finding.
+class BlocksOnDevice final : public rig::DeviceMemory {
+ public:
+  BlocksOnDevice(const std::string& library, std::uint64_t seed, Recorder& recorder)
+      : recorder_(recorder) {
+    if (library.empty()) return;
+    auto device = host::ComputeDevice::open(library, seed);
+    if (!device.ok()) throw std::runtime_error(device.error().text);
+    device_ = std::move(device.value());
+    rig::set_device_memory(this);
+  }
+  ~BlocksOnDevice() override { end(); }
+  // All worlds are gone: says what the device found.
+  void end() {
+    rig::set_device_memory(nullptr);
+    const std::unique_ptr<host::ComputeDevice> device = std::move(device_);
+    if (device == nullptr) return;
+    if (const std::string faults = device->faults(); !faults.empty()) {
+      recorder_.say({'F', "KVC-P-121", faults});
+    }
+  }
+  [[nodiscard]] std::int32_t kind() const override { return KVC_DEVICE_CUDA; }
+  std::uint8_t* allocate(std::uint64_t bytes) override {
+    std::byte* const p = device_->allocate({bytes});
+    if (p == nullptr) throw std::bad_alloc();
+    return reinterpret_cast<std::uint8_t*>(p);
+  }
+  void release(std::uint8_t* memory) override {
+    device_->free(reinterpret_cast<std::byte*>(memory));
+  }
+
+ private:
+  Recorder& recorder_;
+  std::unique_ptr<host::ComputeDevice> device_;
+};
+
 // Loads the library and runs the case.
 void run_here(const Case& one, const RunOptions& options, Recorder& recorder) {
   const auto loaded = host::load_connector(options.path);
@@ -88,6 +128,7 @@ void run_here(const Case& one, const RunOptions& options, Recorder& recorder) {
   context.param = one.param;
   context.repeat = repeat_command(options, one.id);
   rig::watch::forget();
+  BlocksOnDevice blocks(options.fake_device, options.seed, recorder);
   try {
     one.run(context);
   } catch (const rig::Stop&) {
@@ -98,6 +139,7 @@ void run_here(const Case& one, const RunOptions& options, Recorder& recorder) {
     recorder.fail(one.rule, fmt::format("the case could not go on: {}", e.what()));
   }
   rig::watch::set_judge(nullptr);
+  blocks.end();
   if (!context.warning().empty()) recorder.say({'W', {}, context.warning()});
   recorder.say({'P', {}, {}});
 }

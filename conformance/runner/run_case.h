@@ -14,7 +14,8 @@ namespace kvc::conform {
 struct RunOptions {
   std::string path;  // of the library
   std::string config_toml;
-  std::string command;  // that repeats a case, without --only and --seed
+  std::string fake_device;  // library of a fake CUDA device for the blocks; empty: host memory
+  std::string command;      // that repeats a case, without --only and --seed
   std::uint64_t seed = 1;
   bool one_seed = false;
   bool in_process = false;

@@ -9,7 +9,8 @@ bool FakeControl::find(const Driver& driver) {
     out = reinterpret_cast<std::remove_reference_t<decltype(out)>>(dlsym(driver.library, name));
     return out != nullptr;
   };
-  return get("kvc_fake_reset", reset) && get("kvc_fake_run", run) && get("kvc_fake_hold", hold) &&
+  return get("kvc_fake_reset", reset) && get("kvc_fake_run", run) &&
+         get("kvc_fake_run_stream", run_stream) && get("kvc_fake_hold", hold) &&
          get("kvc_fake_launch", launch) && get("kvc_fake_access", access) &&
          get("kvc_fake_faults", faults) && get("kvc_fake_fault_text", fault_text) &&
          get("kvc_fake_counters", counters) && get("kvc_fake_accesses", accesses) &&

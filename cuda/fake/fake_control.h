@@ -65,6 +65,10 @@ struct FakeControl {
   void (*reset)(const kvc_fake_options*) = nullptr;
   // Runs up to `budget` commands; how many it ran. Less than `budget`: none can run.
   std::uint64_t (*run)(std::uint64_t budget) = nullptr;
+  // Runs up to `budget` commands of this stream, also while it is held, in the calling thread: as
+  // if they had waited for the host to come here; with `calls` 0 up to the next callback. How many
+  // it ran.
+  std::uint64_t (*run_stream)(Stream, std::uint64_t budget, int calls) = nullptr;
   // While held no command of the stream begins.
   void (*hold)(Stream, int on) = nullptr;
   // Puts a callback into the stream: work of the device, which tells its accesses by access().

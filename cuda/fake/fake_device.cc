@@ -324,6 +324,22 @@ std::uint64_t FakeDevice::run(std::uint64_t budget) {
   return did;
 }
 
+std::uint64_t FakeDevice::run_stream(Stream s, std::uint64_t budget, bool calls) {
+  std::uint64_t did = 0;
+  for (; did < budget && !dead_ && running_ == nullptr && !s->queue.empty(); ++did) {
+    const Command& next = s->queue.front();
+    const bool waits =
+        next.kind == Command::Kind::wait && next.mark != nullptr && !next.mark->reached;
+    if (waits || (next.kind == Command::Kind::call && !calls)) break;
+    Command c = std::move(s->queue.front());
+    s->queue.pop_front();
+    s->clock.join(host_);
+    execute(*s, c);
+    ++counters.commands_run;
+  }
+  return did;
+}
+
 void FakeDevice::execute(StreamTag& s, Command& c) {
   s.clock.join(c.issued);
   Running as;
@@ -362,6 +378,7 @@ void FakeDevice::execute(StreamTag& s, Command& c) {
       break;
     case Command::Kind::call:
       as.what = "a callback";
+      as.before = s.clock;  // its own accesses are one after the other
       running_ = &as;
       c.fn(c.arg);
       running_ = nullptr;

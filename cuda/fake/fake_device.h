@@ -128,6 +128,7 @@ class FakeDevice {
   [[nodiscard]] const Range* find(std::uint64_t address, std::uint64_t bytes) const;
 
   std::uint64_t run(std::uint64_t budget);
+  std::uint64_t run_stream(Stream s, std::uint64_t budget, bool calls);
   void access(std::uint64_t address, std::uint64_t bytes, bool writes);
   void kill() { dead_ = true; }
   void fail(const char* entry, std::uint64_t nth, DriverResult result);

@@ -388,6 +388,12 @@ KVC_FAKE_EXPORT std::uint64_t kvc_fake_run(std::uint64_t budget) {
   return d.run(budget);
 }
 
+KVC_FAKE_EXPORT std::uint64_t kvc_fake_run_stream(Stream s, std::uint64_t budget, int calls) {
+  FakeDevice& d = FakeDevice::get();
+  const std::lock_guard<std::recursive_mutex> lock(d.mutex);
+  return d.run_stream(s, budget, calls != 0);
+}
+
 KVC_FAKE_EXPORT void kvc_fake_hold(Stream s, int on) {
   FakeDevice& d = FakeDevice::get();
   const std::lock_guard<std::recursive_mutex> lock(d.mutex);

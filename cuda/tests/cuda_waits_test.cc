@@ -16,16 +16,6 @@ using copy_test::submit;
 constexpr std::size_t unit = 4096;
 constexpr std::uint64_t seeds = 20;
 
-CudaCopyOptions without(CudaWait wait) {
-  CudaCopyOptions o;
-#if defined(KVC_FAULT_POINTS)
-  o.skip_waits = 1U << static_cast<unsigned>(wait);
-#else
-  static_cast<void>(wait);
-#endif
-  return o;
-}
-
 kvc_fake_options seeded(std::uint64_t seed) {
   kvc_fake_options o{};
   o.seed = seed;
@@ -189,7 +179,7 @@ void wrong(Scene scene, CudaWait wait, CudaCopyOptions base = {}) {
 #if defined(KVC_FAULT_POINTS)
   for (std::uint64_t seed = 0; seed < seeds; ++seed) {
     CudaCopyOptions options = base;
-    options.skip_waits = without(wait).skip_waits;
+    options.skip_waits = 1U << static_cast<unsigned>(wait);
     FakeWorld w(seeded(seed), options);
     scene(w);
     BOOST_TEST_CONTEXT("seed " << seed) { BOOST_TEST(w.control.faults() != 0u); }

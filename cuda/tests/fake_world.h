@@ -110,11 +110,16 @@ class FakeWorld {
   // The compute stream writes; the bytes are there when it gets to it.
   void computes(Compute& c, std::size_t offset, std::vector<std::byte> bytes) {
     c = {&control, device(offset), std::move(bytes), 0, {}};
-    check(control.launch(compute, Compute::run, &c));
+    launch(c);
   }
   void reads(Compute& c, std::size_t offset, std::size_t bytes) {
     c = {&control, device(offset), {}, bytes, {}};
-    check(control.launch(compute, Compute::run, &c));
+    launch(c);
+  }
+  // The world keeps what is queued: it runs as late as in the world's destructor.
+  void launch(const Compute& c) {
+    queued.push_back(std::make_unique<Compute>(c));
+    check(control.launch(compute, Compute::run, queued.back().get()));
   }
   [[nodiscard]] Fence event_now() const {
     check(driver->event_record(event, compute));
@@ -145,6 +150,7 @@ class FakeWorld {
     return c;
   }
 
+  std::vector<std::unique_ptr<Compute>> queued;
   HostPages host;
   std::shared_ptr<const cuda::Driver> driver;
   cuda::FakeControl control;

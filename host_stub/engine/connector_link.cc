@@ -25,6 +25,8 @@ ConnectorLink::ConnectorLink(const LoadedConnector& connector, const Parts& part
     : connector_(connector),
       hooks_(parts.options.hooks),
       query_(parts.query),
+      device_(parts.device),
+      without_fences_(parts.options.device_without_fences),
       stepped_(parts.options.stepped),
       hash_unit_(parts.geometry.hash_unit().n),
       poisoned_(parts.ranks, false),
@@ -155,7 +157,7 @@ Status ConnectorLink::register_ranks(const Parts& parts) {
     const RankMemory& memory = *parts.memory[rank];
     kvc_region region{};
     region.struct_size = sizeof region;
-    region.device_kind = KVC_DEVICE_HOST;
+    region.device_kind = memory.on_device() ? KVC_DEVICE_CUDA : KVC_DEVICE_HOST;
     region.base = reinterpret_cast<std::uint8_t*>(memory.base());
     region.size_bytes = memory.region().n;
     region.block_stride_bytes = memory.block_bytes().n;
@@ -329,24 +331,42 @@ void ConnectorLink::pump(std::uint32_t budget) {
   if (alive()) note("pump_scheduler", connector_.api.pump_scheduler(sched_, budget));
 }
 
+bool ConnectorLink::hand_over(bool loads, const kvc_plan& plan, std::uint32_t rank,
+                              const kvc_fence& fence) {
+  const auto slot = loads ? connector_.api.submit_loads : connector_.api.submit_stores;
+  const kvc_status s =
+      note(loads ? "submit_loads" : "submit_stores", slot(ranks_[rank], plan.bytes, &fence), rank);
+  if (s < 0) {
+    fail(fmt::format("rank {} refused the plan of step {} with {}: {}", rank, step_, host::Said{s},
+                     rank_error(rank)));
+  }
+  return s >= 0;
+}
+
 // Fence values of step k: 2k - 1 its block copies, 2k its forward.
 bool ConnectorLink::submit(const kvc_plan& plan) {
+  if (device_ != nullptr) return submit_on_device(plan);
   for (std::uint32_t rank = 0; rank < ranks_.size() && alive(); ++rank) {
     kvc_fence fence{};
     fence.struct_size = sizeof fence;
     fence.kind = KVC_FENCE_COUNTER;
     fence.counter = &counters_[rank].value;
     fence.value = 2 * step_ - 1;
-    kvc_status s =
-        note("submit_loads", connector_.api.submit_loads(ranks_[rank], plan.bytes, &fence), rank);
-    if (s >= 0) {
-      fence.value = 2 * step_;
-      s = note("submit_stores", connector_.api.submit_stores(ranks_[rank], plan.bytes, &fence),
-               rank);
-    }
-    if (s < 0) {
-      fail(fmt::format("rank {} refused the plan of step {} with {}: {}", rank, step_,
-                       host::Said{s}, rank_error(rank)));
+    if (!hand_over(true, plan, rank, fence)) break;
+    fence.value = 2 * step_;
+    hand_over(false, plan, rank, fence);
+  }
+  return alive();
+}
+
+// As an engine does: what a fence covers is in the stream when the plan is handed over.
+bool ConnectorLink::submit_on_device(const kvc_plan& plan) {
+  for (const bool loads : {true, false}) {
+    device_->launch_turn();
+    for (std::uint32_t rank = 0; rank < ranks_.size() && alive(); ++rank) {
+      kvc_fence fence{};
+      fence.struct_size = sizeof fence;
+      hand_over(loads, plan, rank, without_fences_ ? fence : device_->fence_now());
     }
   }
   return alive();

@@ -69,6 +69,7 @@ class ConnectorLink {
     std::uint64_t device_blocks;  // 0: grows
     std::span<const std::unique_ptr<RankMemory>> memory;
     const BlockQuery& query;
+    ComputeDevice* device;  // null: the host is the device
   };
   // Opens the scheduler and all ranks, registers memory, joins them. The error text holds what the
   // connector logged.
@@ -134,6 +135,8 @@ class ConnectorLink {
   kvc_status note(const char* slot, kvc_status status, std::uint32_t rank = scheduler);
   void log_line(std::int32_t level, std::string_view text);
   void set_counters(std::uint64_t value);
+  bool hand_over(bool loads, const kvc_plan& plan, std::uint32_t rank, const kvc_fence& fence);
+  bool submit_on_device(const kvc_plan& plan);
   [[nodiscard]] kvc_boundary_stats read_boundary_stats() const;
   [[nodiscard]] std::vector<StatValue> read_stats() const;
   [[nodiscard]] std::string rank_error(std::uint32_t rank) const;
@@ -152,6 +155,8 @@ class ConnectorLink {
   LoadedConnector connector_;
   const EngineHooks& hooks_;
   const BlockQuery& query_;
+  ComputeDevice* device_;
+  bool without_fences_;
   bool stepped_;
   std::uint64_t hash_unit_;
   kvc_host_api host_{};

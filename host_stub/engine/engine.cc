@@ -153,8 +153,14 @@ Status Engine::Body::init(std::optional<LoadedConnector> connector) {
   ranks = static_cast<std::uint32_t>(options.ranks);
   rules = chunk_rules(geometry, {options.token_budget});
   const Bytes block_bytes = Model::block_bytes(geometry, options.model.sim_bytes_per_token);
+  if (!options.cuda_driver.empty()) {
+    auto opened = ComputeDevice::open(options.cuda_driver, options.device_seed);
+    if (!opened.ok()) return opened.error();
+    compute_device = std::move(opened).value();
+  }
   for (std::uint32_t r = 0; r < ranks; ++r) {
-    auto rank = RankMemory::make({options.device_blocks}, block_bytes, unlimited_reserve);
+    auto rank = RankMemory::make({options.device_blocks}, block_bytes, unlimited_reserve,
+                                 compute_device.get());
     if (!rank.ok()) return rank.error();
     memory.push_back(std::move(rank).value());
   }
@@ -175,8 +181,8 @@ Status Engine::Body::init(std::optional<LoadedConnector> connector) {
     return {Code::unsupported,
             fmt::format("connector {} cannot be run step by step", connector->path)};
   }
-  auto opened = ConnectorLink::open(
-      *connector, {geometry, options, ranks, options.device_blocks, memory, *device});
+  auto opened = ConnectorLink::open(*connector, {geometry, options, ranks, options.device_blocks,
+                                                 memory, *device, compute_device.get()});
   if (!opened.ok()) return opened.error();
   link = std::move(opened).value();
   if (options.device_cache && connector->can(KVC_CAP_CANDIDATES)) {
@@ -354,6 +360,11 @@ Result<PassCounters> Engine::Body::run(const RequestSource& source, const RunCal
     link->fail(why);
     quiet_steps = 0;
   }
+  if (compute_device != nullptr) {
+    if (std::string faults = compute_device->faults(); !faults.empty()) {
+      return {Code::internal, std::move(faults)};
+    }
+  }
   PassCounters out = counters;
   out.output_digest = XXH3_64bits(digests.data(), digests.size() * sizeof(std::uint64_t));
   return out;
@@ -375,6 +386,11 @@ Leaks Engine::Body::leaks() const {
 // Every reference of every block is one of a table, a pending copy or a hold.
 Status Engine::Body::verify() const {
   if (Status s = device->pool().verify(); !s.ok()) return s;
+  if (compute_device != nullptr) {
+    if (std::string faults = compute_device->faults(); !faults.empty()) {
+      return {Code::internal, std::move(faults)};
+    }
+  }
   std::unordered_map<BlockId, std::uint64_t> expected;
   for (const auto& [id, request] : live) {
     for (const GroupTable& table : request->tables) {

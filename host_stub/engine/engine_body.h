@@ -115,6 +115,7 @@ struct Engine::Body {
   // forward.cc
   void run_oldest(StepResult& result);
   void forward(Step& step);
+  void in_stream(const std::function<void()>& work);
   void wait_for_copies_of_opened_blocks(const WorkItem& item, const Step& step);
   void compute(WorkItem& item);
   void compute_state(WorkItem& item, GroupId group);
@@ -153,6 +154,7 @@ struct Engine::Body {
   Geometry geometry;
   std::uint32_t ranks = 1;
   ChunkRules rules;
+  std::unique_ptr<ComputeDevice> compute_device;  // null: the host; outlives the memory
   std::vector<std::unique_ptr<RankMemory>> memory;
   std::unique_ptr<DevicePool> device;
   std::unique_ptr<Model> model;

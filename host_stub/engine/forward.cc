@@ -14,7 +14,8 @@ constexpr std::uint64_t digest_seed = 0x6B76632E72756E31U;  // "kvc.run1"
 
 // A job keeps the bytes of the tokens that it names; the owner may write later tokens of the same
 // block meanwhile, although the copy takes the whole block (design 2.3, Holds). Nobody reads what
-// that copy got behind the named tokens, but TSan cannot know: there the owner waits for the copy.
+// that copy got behind the named tokens, but neither TSan nor the fake
+// device can know: there the owner waits for the copy.
 #if defined(__SANITIZE_THREAD__)
 constexpr bool orders_shared_blocks = true;
 #elif defined(__has_feature)
@@ -47,18 +48,35 @@ void Engine::Body::run_oldest(StepResult& result) {
 }
 
 void Engine::Body::forward(Step& step) {
-  for (const BlockCopy& copy : step.copies) {
-    for (const auto& rank : memory) {
-      std::memcpy(rank->block(copy.to), rank->block(copy.from), rank->block_bytes().n);
+  in_stream([&] {
+    for (const BlockCopy& copy : step.copies) {
+      for (const auto& rank : memory) {
+        const std::uint64_t bytes = rank->block_bytes().n;
+        rank->touched(rank->block(copy.from), bytes, false);
+        rank->touched(rank->block(copy.to), bytes, true);
+        std::memcpy(rank->block(copy.to), rank->block(copy.from), bytes);
+      }
     }
-  }
+  });
   if (link) link->copies_done(step.number);
-  for (WorkItem& item : step.work) {
-    if (orders_shared_blocks && !options.stepped) wait_for_copies_of_opened_blocks(item, step);
-    compute(item);
+  const bool ordered = (orders_shared_blocks && !options.stepped) || compute_device != nullptr;
+  for (const WorkItem& item : step.work) {
+    if (ordered) wait_for_copies_of_opened_blocks(item, step);
   }
+  in_stream([&] {
+    for (WorkItem& item : step.work) compute(item);
+  });
   if (link) link->forward_done(step.number);
   KVC_CHECK(device->pool().free(step.copy_references) == Code::ok);
+}
+
+// Does `work` where the model runs: as the oldest turn of the device's stream, or here.
+void Engine::Body::in_stream(const std::function<void()>& work) {
+  if (compute_device != nullptr) {
+    compute_device->take_turn(work);
+  } else {
+    work();
+  }
 }
 
 // Jobs of earlier plans that name a block in whose middle this chunk begins.

@@ -214,6 +214,7 @@ void Model::write_tokens(GroupId group, std::span<const BlockId> table,
       KVC_CHECK(table[p] != null_block);
       for_pieces(group, rank, p, begin, end, [&](const Piece& piece) {
         std::uint64_t* out = words(rank, table[p]) + piece.place * words_per_token_;
+        memory_[rank]->touched(out, piece.count * words_per_token_ * 8, true);
         for (std::uint64_t i = 0; i < piece.count; ++i) {
           const std::uint64_t base = prefix[piece.first_token + i * piece.step] + shift;
           for (std::uint64_t j = 0; j < words_per_token_; ++j) *out++ = base + j * word_step;
@@ -235,6 +236,7 @@ std::uint64_t Model::read_rank(GroupId group, std::uint32_t rank, std::span<cons
       const std::uint64_t place = t % span;
       const std::uint64_t count = std::min(span - place, end - t);
       const std::byte* const block = base + table[t / span] * stride;
+      memory_[rank]->touched(block + place * 8, count * 8, false);
       weigher.add(reinterpret_cast<const std::uint64_t*>(block) + place, count);
       t += count;
     }
@@ -244,6 +246,7 @@ std::uint64_t Model::read_rank(GroupId group, std::uint32_t rank, std::span<cons
   for (std::uint64_t p = begin / span; p * span < end; ++p) {
     for_pieces(group, rank, p, begin, end, [&](const Piece& piece) {
       const std::uint64_t* in = words(rank, table[p]) + piece.place * words_per_token_;
+      memory_[rank]->touched(in, piece.count * words_per_token_ * 8, false);
       const std::uint64_t place = piece.first_token * token_step;
       const std::uint64_t step = piece.step * token_step;
       if (words_per_token_ == 1) {
@@ -278,7 +281,9 @@ std::uint64_t Model::read_tokens(GroupId group, std::span<const BlockId> table, 
 }
 
 std::uint64_t Model::load_state(GroupId group, BlockId block, std::uint32_t rank) const {
-  return words(rank, block)[0] - salt(group, rank);
+  const std::uint64_t* const in = words(rank, block);
+  memory_[rank]->touched(in, 8, false);
+  return in[0] - salt(group, rank);
 }
 
 void Model::store_state(GroupId group, BlockId block, std::uint32_t rank,
@@ -286,6 +291,7 @@ void Model::store_state(GroupId group, BlockId block, std::uint32_t rank,
   std::uint64_t* const out = words(rank, block);
   std::uint64_t word = state + salt(group, rank);
   const std::uint64_t count = state_words(group);
+  memory_[rank]->touched(out, count * 8, true);
   for (std::uint64_t i = 0; i < count; ++i) {
     out[i] = word;
     word += word_step;
@@ -298,7 +304,9 @@ std::uint64_t Model::read_state(GroupId group, BlockId block) const {
   for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
     // words[i] - salt - i * word_step is the state in every right word.
     Weigher weigher({salt(group, rank), word_step, 0, token_step});
-    weigher.add(words(rank, block), count);
+    const std::uint64_t* const in = words(rank, block);
+    memory_[rank]->touched(in, count * 8, false);
+    weigher.add(in, count);
     replicas.add(weigher.sum());
   }
   return replicas.value();
@@ -319,6 +327,7 @@ std::optional<Mismatch> Model::verify_tokens(GroupId group, std::uint64_t positi
     const std::uint64_t shift = salt(group, rank);
     for_pieces(group, rank, position, begin, end, [&](const Piece& piece) {
       const std::uint64_t* in = words(rank, block) + piece.place * words_per_token_;
+      memory_[rank]->touched(in, piece.count * words_per_token_ * 8, false);
       for (std::uint64_t i = 0; i < piece.count; ++i) {
         const std::uint64_t token = piece.first_token + i * piece.step;
         for (std::uint64_t j = 0; j < words_per_token_; ++j, ++in) {
@@ -340,6 +349,7 @@ std::optional<Mismatch> Model::verify_state(GroupId group, std::uint64_t positio
   const std::uint64_t count = state_words(group);
   for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
     const std::uint64_t* const in = words(rank, block);
+    memory_[rank]->touched(in, count * 8, false);
     std::uint64_t expected = prefix[end - 1] + salt(group, rank);
     for (std::uint64_t i = 0; i < count; ++i) {
       if (in[i] != expected) return Mismatch{group, position, block, end, rank, expected, in[i]};

@@ -81,6 +81,13 @@ struct EngineOptions {
   bool block_query = true;     // KVC_HOST_BLOCK_QUERY; never with the device cache off
   bool verify = true;          // compare every block after a load and at the end of prefill
   std::string connector_toml;
+  // Library of a fake CUDA device (docs/cuda.md): blocks lie in its memory, forwards run in its
+  // stream, fences are its events and streams. Empty: the host is the device. The connector must be
+  // told the same library ([cuda] driver).
+  std::string cuda_driver;
+  std::uint64_t device_seed = 1;  // in which order that device works
+  // For controls: plans come with fences of kind none, which is wrong, and that device must say so.
+  bool device_without_fences = false;
   // An answer "ask again later" is believed for so long per admission, then the request runs with
   // what the device has. Jobs are waited for as long as one ends in such a time; then the engine
   // goes on without the blocks of those that are open. Stepped mode counts steps.

@@ -16,11 +16,23 @@ std::uint64_t round_up(std::uint64_t n, std::uint64_t unit) { return ceil_div(n,
 }  // namespace
 
 Result<std::unique_ptr<RankMemory>> RankMemory::make(Blocks blocks, Bytes block_bytes,
-                                                     Bytes reserve) {
+                                                     Bytes reserve, ComputeDevice* device) {
   const bool grows = blocks.n == 0;
   if (block_bytes.n == 0 || (!grows && blocks.n > (std::uint64_t{1} << 46U) / block_bytes.n)) {
     return {Code::arg, fmt::format("device memory of {} blocks of {} bytes is out of range",
                                    blocks.n, block_bytes.n)};
+  }
+  if (device != nullptr) {
+    if (grows) return {Code::arg, "memory of a device does not grow: give a number of blocks"};
+    std::byte* const p = device->allocate({blocks.n * block_bytes.n});
+    if (p == nullptr) {
+      return {Code::full,
+              fmt::format("no device memory for {} blocks of {} bytes", blocks.n, block_bytes.n)};
+    }
+    std::unique_ptr<RankMemory> memory(
+        new RankMemory(p, block_bytes, Bytes{blocks.n * block_bytes.n}, device));
+    memory->committed_ = memory->reserve_;
+    return memory;
   }
   const std::uint64_t bytes = round_up(grows ? reserve.n : blocks.n * block_bytes.n, page_bytes);
   void* const p =
@@ -29,7 +41,7 @@ Result<std::unique_ptr<RankMemory>> RankMemory::make(Blocks blocks, Bytes block_
     return {Code::full, fmt::format("no address space for {} bytes of device memory", bytes)};
   }
   std::unique_ptr<RankMemory> memory(
-      new RankMemory(static_cast<std::byte*>(p), block_bytes, Bytes{bytes}));
+      new RankMemory(static_cast<std::byte*>(p), block_bytes, Bytes{bytes}, nullptr));
   if (!grows && !memory->ensure(blocks)) {
     return {Code::full,
             fmt::format("no memory for {} device blocks of {} bytes", blocks.n, block_bytes.n)};
@@ -37,7 +49,13 @@ Result<std::unique_ptr<RankMemory>> RankMemory::make(Blocks blocks, Bytes block_
   return memory;
 }
 
-RankMemory::~RankMemory() { munmap(base_, reserve_.n); }
+RankMemory::~RankMemory() {
+  if (device_ != nullptr) {
+    device_->free(base_);
+  } else {
+    munmap(base_, reserve_.n);
+  }
+}
 
 bool RankMemory::ensure(Blocks blocks) {
   if (blocks.n > reserve_.n / block_bytes_.n) return false;

@@ -139,6 +139,24 @@ BOOST_AUTO_TEST_CASE(a_host_pool_below_two_blocks_is_refused) {
   check_refused(arguments("llama", ""), {"--host-blocks", "1"}, {"--host-blocks"});
 }
 
+BOOST_AUTO_TEST_CASE(on_the_fake_device_every_model_gives_the_outputs_of_the_host) {
+  for (const char* name : models) {
+    const auto args = arguments(name, "[host]\nblocks = 4000\n");
+    const json host = run_right(args);
+    const json device = run_right(args, {"--fake-device", library("kvc_fake_cuda"), "--device-seed",
+                                         "3", "--steps-in-flight", "3"});
+    BOOST_TEST_CONTEXT(name) {
+      BOOST_TEST(device["passes"][1]["output_digest"] == host["passes"][1]["output_digest"]);
+      BOOST_TEST(device["passes"][1]["loaded_blocks"] != 0);
+    }
+  }
+  boost::filesystem::remove(folder / "report.json");
+  check_refused(arguments("llama", ""), {"--fake-device", "libm.so.6"}, {"libm.so.6"});
+  check_refused(arguments("llama", ""),
+                {"--fake-device", library("kvc_fake_cuda"), "--device-blocks", "0"},
+                {"--device-blocks 0"});
+}
+
 BOOST_AUTO_TEST_CASE(the_printed_config_has_every_default_of_simple_cpu) {
   std::vector<std::string> args = arguments("llama", "[host]\nblocks = 77\n");
   args.emplace_back("--print-config");

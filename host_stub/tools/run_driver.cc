@@ -67,6 +67,8 @@ EngineOptions engine_options(const RunOptions& options, const RunInputs& inputs)
   e.max_prompt_tokens = inputs.trace.totals().longest_prompt_tokens;
   e.max_total_tokens = inputs.trace.totals().longest_total_tokens;
   e.connector_toml = inputs.connector_text;
+  e.cuda_driver = options.fake_device;
+  e.device_seed = options.device_seed;
   e.stall_ns = options.patience_s * 1'000'000'000;
   e.later_ns = std::min(e.later_ns, e.stall_ns / 2);
   return e;

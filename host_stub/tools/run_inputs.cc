@@ -37,6 +37,11 @@ Result<std::string> read_connector_text(const RunOptions& options, const std::st
     if (!merged.ok()) return arg(merged.error());
     text = std::move(merged.value());
   }
+  if (!options.fake_device.empty()) {
+    auto merged = config::with_cuda_driver(text, path, options.fake_device);
+    if (!merged.ok()) return arg(merged.error());
+    text = std::move(merged.value());
+  }
   return text;
 }
 

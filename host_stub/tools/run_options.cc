@@ -90,6 +90,30 @@ void add_turns(CLI::App& app, RunOptions& o) {
       ->type_name("apart|continued");
 }
 
+void add_device(CLI::App& app, RunOptions& o) {
+  app.add_option("--fake-device", o.fake_device,
+                 "Library of the fake CUDA device: blocks lie in its memory, the connector copies "
+                 "through it ([cuda] driver of its options is replaced), and whatever it finds "
+                 "unordered is an error")
+      ->type_name("LIB.so");
+  add_number(app, "--device-seed",
+             fmt::format("In which order the fake device works [{}]", o.device_seed), {},
+             [&o](std::uint64_t v) { o.device_seed = v; });
+}
+
+void add_reports(CLI::App& app, RunOptions& o) {
+  add_output(app, "--json", "Write the report, schema kvc.run/1", "OUT.json", o.json);
+  add_output(app, "--plot", "Write a picture of tokens by source and pool occupancy", "OUT.svg",
+             o.plot);
+  add_number(app, "--metrics-port",
+             "Serve /metrics (Prometheus) and /explain (JSON) on this port of 127.0.0.1 while it "
+             "runs; 0: a free one, which stderr names",
+             {0, 65'535},
+             [&o](std::uint64_t v) { o.metrics_port = static_cast<std::uint16_t>(v); });
+  add_number(app, "--metrics-linger", "Go on serving for so many seconds after the run [0]",
+             {0, 86'400}, [&o](std::uint64_t v) { o.metrics_linger_s = v; });
+}
+
 void add_options(CLI::App& app, RunOptions& o) {
   app.add_option("--connector", o.connector, "The connector's library, or none (required)")
       ->type_name("LIB.so|none");
@@ -143,16 +167,8 @@ void add_options(CLI::App& app, RunOptions& o) {
              fmt::format("Seconds without any progress after which the connector is given up [{}]",
                          o.patience_s),
              {1, 86'400}, [&o](std::uint64_t v) { o.patience_s = v; });
-  add_output(app, "--json", "Write the report, schema kvc.run/1", "OUT.json", o.json);
-  add_output(app, "--plot", "Write a picture of tokens by source and pool occupancy", "OUT.svg",
-             o.plot);
-  add_number(app, "--metrics-port",
-             "Serve /metrics (Prometheus) and /explain (JSON) on this port of 127.0.0.1 while it "
-             "runs; 0: a free one, which stderr names",
-             {0, 65'535},
-             [&o](std::uint64_t v) { o.metrics_port = static_cast<std::uint16_t>(v); });
-  add_number(app, "--metrics-linger", "Go on serving for so many seconds after the run [0]",
-             {0, 86'400}, [&o](std::uint64_t v) { o.metrics_linger_s = v; });
+  add_device(app, o);
+  add_reports(app, o);
   app.add_flag(
       "--print-config", o.print_config,
       "Print the model with all defaults and the connector's options, of simple_cpu with all "
@@ -194,6 +210,9 @@ Result<CommandLine> parse_command_line(int argc, const char* const* argv) {
   if (o.model.empty()) return refuse("--model is required");
   if (o.trace.empty() && !o.print_config) return refuse("--trace is required");
   if (o.passes.empty()) o.passes = {"cold", "replay"};
+  if (!o.fake_device.empty() && o.device_blocks == std::uint64_t{0}) {
+    return refuse("--device-blocks 0: memory of a device does not grow");
+  }
   if (!o.json.empty() && o.json == o.plot) {
     return Status{Code::arg, fmt::format("--json and --plot both name {}", o.json)};
   }

@@ -30,6 +30,8 @@ struct RunOptions {
   std::uint64_t steps_in_flight = 1;
   std::uint64_t seed = 1;
   std::uint64_t patience_s = 300;
+  std::string fake_device;        // library of a fake CUDA device; empty: blocks lie in host memory
+  std::uint64_t device_seed = 1;  // of that device
   std::string json;
   std::string plot;
   std::optional<std::uint16_t> metrics_port;  // 0: any free one

@@ -37,11 +37,9 @@ Result<std::unique_ptr<SchedulerRole>> make_scheduler(const OpenConfig& open, Ho
 Result<std::unique_ptr<RankEngine>> make_rank(const OpenConfig& open, HostAdapter& host) {
   const auto o = parse(open);
   if (!o.ok()) return o.error();
-  auto copies = make_copies(o.value(), open.rank, host);
-  if (!copies.ok()) return copies.error();
   const auto options = rank_options(open, o.value(), o.value().blocks_per_chunk);
   if (!options.ok()) return options.error();
-  return RankEngine::create(options.value(), std::move(copies).value(), host);
+  return RankEngine::create(options.value(), make_copies(o.value(), open.rank, host), host);
 }
 
 }  // namespace kvc::edge

@@ -38,6 +38,20 @@ CopyFault* copy_faults() {
 #endif
 }
 
+CopyPath path_of(config::CudaCopyPath path) {
+  switch (path) {
+    case config::CudaCopyPath::automatic:
+      break;
+    case config::CudaCopyPath::batch:
+      return CopyPath::batch;
+    case config::CudaCopyPath::loop:
+      return CopyPath::loop;
+    case config::CudaCopyPath::kernel:
+      return CopyPath::kernel;
+  }
+  return CopyPath::automatic;
+}
+
 void wake_host(void* host) { static_cast<const HostAdapter*>(host)->wake(); }
 
 }  // namespace
@@ -110,8 +124,8 @@ Result<RankOptions> rank_options(const OpenConfig& open, const config::SharedOpt
   return r;
 }
 
-Result<std::unique_ptr<HostCopyEngine>> make_copies(const config::SharedOptions& o,
-                                                    std::uint32_t rank, HostAdapter& host) {
+std::unique_ptr<CopyEngine> make_copies(const config::SharedOptions& o, std::uint32_t rank,
+                                        HostAdapter& host) {
   HostCopyOptions c;
   c.workers = host.stepped() ? 0 : o.copy_threads;
   c.fault = copy_faults();
@@ -119,11 +133,18 @@ Result<std::unique_ptr<HostCopyEngine>> make_copies(const config::SharedOptions&
     c.order = StepOrder::seeded;
     c.seed = seed + rank;
   }
+  CudaCopyOptions d;
+  d.driver = o.cuda_driver;
+  d.path = path_of(o.cuda_copy_path);
+  d.kernel_below_load = {o.cuda_kernel_below_load};
+  d.kernel_below_store = {o.cuda_kernel_below_store};
+  d.numa_node = o.cuda_numa_node;
+  d.fault = c.fault;
   if (host.wants_wake()) {
-    c.on_ended = wake_host;
-    c.on_ended_arg = &host;
+    c.on_ended = d.on_ended = wake_host;
+    c.on_ended_arg = d.on_ended_arg = &host;
   }
-  return HostCopyEngine::create(c);
+  return std::make_unique<DeviceCopyEngine>(c, d);
 }
 
 }  // namespace kvc::edge

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "config/shared_options.h"
-#include "cuda/host_copy_engine.h"
+#include "cuda/device_copy_engine.h"
 #include "plugin/core/result.h"
 #include "plugin/edge/host_adapter.h"
 #include "plugin/edge/open_config.h"
@@ -20,8 +20,9 @@ void take_shared(const config::SharedOptions& shared, FlowOptions& flows);
 Result<RankOptions> rank_options(const OpenConfig& open, const config::SharedOptions& shared,
                                  std::uint32_t blocks_per_chunk);
 
-// The copy engine of a rank; wakes the host when copies end. `host` outlives it.
-Result<std::unique_ptr<HostCopyEngine>> make_copies(const config::SharedOptions& shared,
-                                                    std::uint32_t rank, HostAdapter& host);
+// The copy engine of a rank, for whatever device its regions lie on; wakes the host when copies
+// end. `host` outlives it.
+std::unique_ptr<CopyEngine> make_copies(const config::SharedOptions& shared, std::uint32_t rank,
+                                        HostAdapter& host);
 
 }  // namespace kvc::edge

@@ -58,6 +58,9 @@ Result<RankInfo> RankEngine::register_regions(std::span<const RankRegion> region
     return {layout.error().code, fmt::format("rank {}: {}", options_.rank, layout.error().text)};
   }
   const RankLayout& l = layout.value();
+  if (Status s = copies_->attach(static_cast<CopyDevice>(l.device()), l.ordinal()); !s.ok()) {
+    return {s.code, fmt::format("rank {}: {}", options_.rank, s.text)};
+  }
   auto pages =
       RankPages::create(l.classes(), l.page_bytes(), l.pages(), options_.slab_bytes, *copies_);
   if (!pages.ok()) {
@@ -65,7 +68,14 @@ Result<RankInfo> RankEngine::register_regions(std::span<const RankRegion> region
   }
   auto mine = std::make_unique<RankLayout>(std::move(layout.value()));
   std::unique_ptr<RankDisk> disk;
-  if (Status s = open_disk(*mine, *pages.value(), disk); !s.ok()) return s;
+  if (Status s = open_disk(*mine, *pages.value(), disk); !s.ok()) {
+    copies_->unpin();
+    return s;
+  }
+  if (mine->device() != DeviceKind::host) {
+    host_.log(LogLevel::info, fmt::format("rank {}: {}", options_.rank, copies_->describe()));
+  }
+  if (copies_->part_copies() != 0) options_.part_descriptors = copies_->part_copies();
   layout_ = std::move(mine);
   pages_ = std::move(pages.value());
   disk_ = std::move(disk);
@@ -125,6 +135,9 @@ void RankEngine::part_ended(const CopyCompletion& completion) {
   --job.parts_open;
   --parts_at_engine_;
   if (completion.status != Code::ok) {
+    if (const std::string why = copies_->take_trouble(); !why.empty()) {
+      host_.log(LogLevel::error, fmt::format("rank {}: {}", options_.rank, why));
+    }
     part_failed(job, part, completion);
   } else {
     const std::size_t end =
@@ -166,7 +179,7 @@ void RankEngine::feed() {
         backlog[kept++] = at;
         continue;
       }
-      jobs_[at].in_backlog = false;
+      leave_backlog(jobs_[at]);
       end_if_done(at);
     }
     backlog.resize(kept);

@@ -86,9 +86,9 @@ class RankEngine {
 
   // Once. The spans of the result live as long as the rank; usable_slots is 0 in it (set_ranks of
   // the scheduler role decides). The inventory is the first piece of that of the disk tier, the
-  // others come with later reports (docs/formats/disk.md). Errors: those of RankLayout::make and
-  // DiskTier::open; full: no host memory; state: called before. After an error nothing is
-  // registered.
+  // others come with later reports (docs/formats/disk.md). Errors: those of RankLayout::make,
+  // CopyEngine::attach and pin, and DiskTier::open; full: no host memory; state: called before.
+  // After an error nothing is registered.
   Result<RankInfo> register_regions(std::span<const RankRegion> regions);
 
   // Each once per plan, steps ascending, in either order for one plan. Nothing was taken on error:
@@ -142,7 +142,7 @@ class RankEngine {
     std::uint64_t moved_bytes = 0;
     Code status = Code::ok;
     std::vector<FailedBlock> failed;
-    bool in_backlog = false;
+    bool in_backlog = false;  // and `fence` is counted in captures_, if it is a captured one
     bool ended = false;
     bool late = false;
     bool free = true;
@@ -173,6 +173,10 @@ class RankEngine {
   void unmark(std::uint32_t at);
   void announce(const PlanView& plan, bool on);
   void release_chained(std::uint64_t step);
+  void enter_backlog(std::uint32_t at);
+  void leave_backlog(Job& job);
+  void drop_capture(const Fence& fence);
+  Status take_plan(JobKind kind, const PlanView& plan, const Fence& fence);
   void split(Job& job) const;
   void fail(Job& job, const PlanCopy& copy, Code status, FailedSide side) const;
   void refuse(const Job& job);
@@ -198,7 +202,7 @@ class RankEngine {
   bool tell(const Job& job, ReportPhase phase);
   bool tell_disk();
 
-  const RankOptions options_;
+  RankOptions options_;
   HostServices& host_;
   std::unique_ptr<RankLayout> layout_;
   std::unique_ptr<RankPages> pages_;
@@ -218,6 +222,12 @@ class RankEngine {
   std::deque<std::uint32_t> ended_;                       // not told yet
   std::vector<std::uint32_t> told_;                       // spans of the last progress read them
   std::uint64_t parts_at_engine_ = 0;
+  // Captured fences, and how many jobs of the backlog still need each.
+  struct Captured {
+    Fence fence;
+    std::uint32_t jobs = 0;
+  };
+  std::vector<Captured> captures_;
 
   std::vector<LoadDone> items_;
   std::vector<std::uint8_t> report_buffer_;

@@ -44,10 +44,10 @@ bool extent(const RankRegion& r, std::uint64_t blocks, std::uint64_t& out) {
 
 Status check_region(std::size_t i, const RankRegion& r, const RankLayoutOptions& o) {
   const auto where = [&] { return fmt::format("region {} (layer {})", i, r.layer); };
-  if (r.device != DeviceKind::host) {
+  if (r.device != DeviceKind::host && r.device != DeviceKind::cuda) {
     return {Code::unsupported,
-            fmt::format("{}: device kind {} is not supported, only host memory (0)", where(),
-                        static_cast<std::int32_t>(r.device))};
+            fmt::format("{}: device kind {} is not supported, only host memory (0) and CUDA (1)",
+                        where(), static_cast<std::int32_t>(r.device))};
   }
   if (r.base == nullptr) return bad("{}: null base", where());
   if (r.block_bytes.n == 0) return bad("{}: blocks of 0 bytes", where());
@@ -113,6 +113,13 @@ Result<RankLayout> RankLayout::make(std::span<const RankRegion> regions,
 Status RankLayout::take_regions(std::span<const RankRegion> regions) {
   for (std::size_t i = 0; i < regions.size(); ++i) {
     if (Status s = check_region(i, regions[i], options_); !s.ok()) return s;
+    if (regions[i].device != regions[0].device || regions[i].ordinal != regions[0].ordinal) {
+      return {Code::unsupported,
+              fmt::format("regions 0 and {} lie on different devices: kind {} number {} and kind "
+                          "{} number {}; a rank copies from and to one",
+                          i, static_cast<std::int32_t>(regions[0].device), regions[0].ordinal,
+                          static_cast<std::int32_t>(regions[i].device), regions[i].ordinal)};
+    }
     for (std::size_t k = 0; k < i; ++k) {
       const std::uint64_t both = regions[i].group_mask & regions[k].group_mask;
       if (both != 0 && share_bytes(regions[k], regions[i], options_.device_blocks)) {

@@ -63,13 +63,16 @@ class RankLayout {
   // Errors, each with region, group and numbers: arg (an option out of range, null base, a size of
   // 0, overflow, stride < block bytes, region shorter than its blocks, unknown groups or mask 0, a
   // cacheable group without region, regions of one group that share bytes, fewer than 2 slots),
-  // unsupported (device kind).
+  // unsupported (device kind, several devices).
   static Result<RankLayout> make(std::span<const RankRegion> regions,
                                  const RankLayoutOptions& options);
 
   // A page is as large as a slot of the largest class; a class has as many slots on a page of its
   // own as fit. At most slots_max slots in all. UINT64_MAX: grows.
   [[nodiscard]] std::uint64_t pages() const { return pages_; }
+  // Where all regions lie.
+  [[nodiscard]] DeviceKind device() const { return regions_[0].device; }
+  [[nodiscard]] std::int32_t ordinal() const { return regions_[0].ordinal; }
   [[nodiscard]] Bytes page_bytes() const { return {page_bytes_}; }
   [[nodiscard]] std::span<const SlotClass> classes() const { return classes_; }
   // Requires: group < groups(). no_class: not cacheable.

@@ -120,9 +120,13 @@ BOOST_AUTO_TEST_CASE(each_bad_region_is_refused_by_name_and_number) {
   refused({region(0, 640, 64, 64, 0b01)}, o, Code::arg, {"group 1", "no region"});
   refused({}, o, Code::arg, {"group 0", "no region"});
   r = fine;
-  r.device = DeviceKind::cuda;
+  r.device = static_cast<DeviceKind>(2);
   r.layer = 12;
-  refused({r}, o, Code::unsupported, {"layer 12", "device kind 1"});
+  refused({r}, o, Code::unsupported, {"layer 12", "device kind 2"});
+  RankRegion other = region(1024, 640, 64, 64, 1);
+  other.device = DeviceKind::cuda;
+  other.ordinal = 3;
+  refused({fine, other}, o, Code::unsupported, {"regions 0 and 1", "kind 1 number 3"});
 }
 
 BOOST_AUTO_TEST_CASE(bad_options_are_refused) {

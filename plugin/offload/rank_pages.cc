@@ -38,7 +38,10 @@ Result<std::unique_ptr<RankPages>> RankPages::create(std::span<const SlotClass> 
   auto records = HostArena::create(o);
   if (!records.ok()) return records.error();
   out->records_ = std::move(records.value());
-  if (Status s = out->grow(grows ? 1 : pages); !s.ok()) return s;
+  if (Status s = out->grow(grows ? 1 : pages); !s.ok()) {
+    copies.unpin();
+    return s;
+  }
   return out;
 }
 

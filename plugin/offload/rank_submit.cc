@@ -36,6 +36,20 @@ Status RankEngine::submit(JobKind kind, std::span<const std::uint8_t> bytes, con
   const PlanView& plan = read.value();
   if (Status s = check_plan(kind, plan); !s.ok()) return s;
   if (Status s = check_disk_jobs(kind, plan); !s.ok()) return s;
+  // What the fence means is settled now, however much later its copies are handed over.
+  const Result<Fence> meant = copies_->capture(fence);
+  if (!meant.ok()) {
+    return {meant.error().code, fmt::format("rank {}: {}", options_.rank, meant.error().text)};
+  }
+  const bool captured = meant.value().kind == FenceKind::captured;
+  if (captured) captures_.push_back({meant.value(), 1});
+  const Status s = take_plan(kind, plan, meant.value());
+  if (captured) drop_capture(meant.value());
+  if (s.ok()) advance();
+  return s;
+}
+
+Status RankEngine::take_plan(JobKind kind, const PlanView& plan, const Fence& fence) {
   if (Status s = take_jobs(kind == JobKind::load ? plan.loads() : plan.stores()); !s.ok()) return s;
   epoch_known_ = true;
   epoch_ = plan.epoch();
@@ -52,7 +66,6 @@ Status RankEngine::submit(JobKind kind, std::span<const std::uint8_t> bytes, con
     release_chained(plan.step());
     if (disk_ != nullptr) disk_->take(plan.disk());
   }
-  advance();
   return {};
 }
 
@@ -181,8 +194,30 @@ void RankEngine::start(std::uint32_t at, const Fence& fence, std::uint64_t step,
     return;
   }
   split(job);
+  enter_backlog(at);
+}
+
+void RankEngine::enter_backlog(std::uint32_t at) {
+  Job& job = jobs_[at];
   job.in_backlog = true;
   backlog_[index_of(job.kind)].push_back(at);
+  for (Captured& c : captures_) {
+    if (job.fence.kind == FenceKind::captured && c.fence.handle == job.fence.handle) ++c.jobs;
+  }
+}
+
+void RankEngine::leave_backlog(Job& job) {
+  job.in_backlog = false;
+  if (job.fence.kind == FenceKind::captured) drop_capture(job.fence);
+}
+
+void RankEngine::drop_capture(const Fence& fence) {
+  const auto it = std::find_if(captures_.begin(), captures_.end(),
+                               [&](const Captured& c) { return c.fence.handle == fence.handle; });
+  KVC_CHECK(it != captures_.end());
+  if (--it->jobs != 0) return;
+  copies_->release(it->fence);
+  captures_.erase(it);
 }
 
 // A job that names what does not exist ends failed before it touches anything (CW-7).
@@ -302,7 +337,7 @@ void RankEngine::release_chained(std::uint64_t step) {
       mark_load(job);
       if (job.status != Code::ok) {
         loads.erase(loads.begin() + static_cast<std::ptrdiff_t>(i));
-        job.in_backlog = false;
+        leave_backlog(job);
         end_job(at);
         continue;
       }
