@@ -5,6 +5,7 @@
 
 #include "conformance/cases/families.h"
 #include "conformance/cases/support.h"
+#include "host_stub/loader/status_text.h"
 
 namespace kvc::conform {
 
@@ -66,7 +67,8 @@ void any_order(Context& c) {
     }
     const Completed done = w.complete(some);
     c.expect(done.status == KVC_OK && done.rejected.empty(), "KVC-P-094",
-             "reports in another order: status {}, {} rejected", done.status, done.rejected.size());
+             "reports in another order: status {}, {} rejected", host::Said{done.status},
+             done.rejected.size());
   };
   given({2});
   given({1, 0});
@@ -93,29 +95,31 @@ void bad_reports(Context& c) {
   const Bytes cut(good[0].begin(), good[0].end() - 1);
   const Completed done = w.complete({Bytes(100, 0x5A), foreign, cut, flipped, good[0], good[1]});
   c.need(done.status == KVC_OK, "KVC-P-093",
-         "complete with bad reports among good ones answered {}", done.status);
+         "complete with bad reports among good ones answered {}", host::Said{done.status});
   for (std::uint64_t i = 0; i < 4; ++i) {
     const auto it = std::find_if(done.rejected.begin(), done.rejected.end(),
                                  [&](const kvc_rejected& r) { return r.report == i; });
     c.expect(it != done.rejected.end(), "KVC-P-093", "bad report {} is not in rejected", i);
     if (it == done.rejected.end()) continue;
     c.expect(it->status < 0, "KVC-P-093", "bad report {} is rejected with status {}", i,
-             it->status);
+             host::Said{it->status});
     if (i == 1) {
       c.expect(it->status == KVC_E_STATE, "KVC-P-093",
-               "the report of a foreign epoch is rejected with {}, not KVC_E_STATE", it->status);
+               "the report of a foreign epoch is rejected with {}, not KVC_E_STATE",
+               host::Said{it->status});
     }
   }
   c.expect(ended(done, job), "KVC-P-093", "job {}, well reported beside bad reports, did not end",
            job);
   const Completed again = w.complete({good[0]});
   c.expect(again.status == KVC_OK && again.jobs.empty() && !again.rejected.empty(), "KVC-P-093",
-           "a report a second time: status {}, {} jobs, {} rejected", again.status,
+           "a report a second time: status {}, {} jobs, {} rejected", host::Said{again.status},
            again.jobs.size(), again.rejected.size());
   const kvc_bytes nothing{nullptr, 0};
   auto out = sized<kvc_complete_out>();
   const kvc_status s = w.api().complete(w.sched(), &nothing, 1, &out);
-  c.expect(s == KVC_OK && out.rejected.count == 0, "KVC-P-094", "an empty report: status {}", s);
+  c.expect(s == KVC_OK && out.rejected.count == 0, "KVC-P-094", "an empty report: status {}",
+           host::Said{s});
   w.end(1);
   w.drain();
   w.check_quiet();
@@ -129,8 +133,8 @@ void every_cut_and_flip(Context& c) {
   const auto rejected = [&](const Bytes& bad, std::string_view what, std::size_t at) {
     const Completed done = w.complete({bad});
     c.need(done.status == KVC_OK && done.rejected.size() == 1 && done.jobs.empty(), "KVC-P-094",
-           "{} {} of {} bytes: status {}, {} rejected, {} jobs", what, at, good.size(), done.status,
-           done.rejected.size(), done.jobs.size());
+           "{} {} of {} bytes: status {}, {} rejected, {} jobs", what, at, good.size(),
+           host::Said{done.status}, done.rejected.size(), done.jobs.size());
   };
   for (std::size_t n = 1; n < good.size(); ++n) {
     rejected({good.begin(), good.begin() + static_cast<std::ptrdiff_t>(n)}, "cut at", n);
@@ -157,11 +161,12 @@ void garbage(Context& c) {
     for (const std::uint8_t fill : {std::uint8_t{0}, std::uint8_t{0x5A}, std::uint8_t{0xFF}}) {
       const Completed done = w.complete({Bytes(n, fill)});
       c.expect(done.status == KVC_OK && done.rejected.size() == 1 && done.jobs.empty(), "KVC-P-094",
-               "{} bytes of {:#x}: status {}, {} rejected", n, fill, done.status,
+               "{} bytes of {:#x}: status {}, {} rejected", n, fill, host::Said{done.status},
                done.rejected.size());
       if (done.rejected.empty()) continue;
       c.expect(done.rejected[0].report == 0 && done.rejected[0].status < 0, "KVC-P-093",
-               "report {} is rejected with {}", done.rejected[0].report, done.rejected[0].status);
+               "report {} is rejected with {}", done.rejected[0].report,
+               host::Said{done.rejected[0].status});
     }
   }
   w.check_quiet();
@@ -248,7 +253,8 @@ void failed_loads(Context& c) {
     for (const kvc_failed_block& f : done.jobs[0].failed) {
       c.expect(f.side == KVC_SIDE_SOURCE || f.side == KVC_SIDE_DESTINATION, "KVC-P-095",
                "side {} of a failed block", f.side);
-      c.expect(f.status < 0 && f.rank == 0, "KVC-P-095", "status {} of rank {}", f.status, f.rank);
+      c.expect(f.status < 0 && f.rank == 0, "KVC-P-095", "status {} of rank {}",
+               host::Said{f.status}, f.rank);
     }
     const Found after = w.lookup(id);
     c.expect(after.tokens == 0 && after.why == KVC_WHY_LOAD_FAILED, "KVC-P-095",
@@ -289,7 +295,7 @@ void failed_stores(Context& c) {
   const Completed done = w.complete(w.reports());
   c.need(done.jobs.size() == 1, "KVC-P-090", "{} jobs ended, one was open", done.jobs.size());
   c.expect(done.jobs[0].status < 0, "KVC-P-095", "a store that a rank failed ended {}",
-           done.jobs[0].status);
+           host::Said{done.jobs[0].status});
   for (const kvc_failed_block& f : done.jobs[0].failed) {
     c.expect(f.rank == 1, "KVC-P-095", "rank {} is named, rank 1 failed", f.rank);
   }
@@ -316,7 +322,7 @@ void a_job_that_never_ends(Context& c) {
     w.begin(id, prompt(id, 2));
     const Found f = w.lookup(id);
     c.expect(f.status == KVC_OK, "KVC-P-132", "lookup beside a job that does not end answered {}",
-             f.status);
+             host::Said{f.status});
     w.take(id, 0);
     w.compute(id, 32);
     w.submit(w.plan());

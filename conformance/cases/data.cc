@@ -7,6 +7,7 @@
 #include "conformance/cases/families.h"
 #include "conformance/cases/support.h"
 #include "conformance/rig/reach.h"
+#include "host_stub/loader/status_text.h"
 
 namespace kvc::conform {
 
@@ -84,7 +85,7 @@ class Bytes {
     const Found f = w_.lookup(id_, device, cap);
     const std::string what = fmt::format("{} ({}): {} tokens, {} on the device", name_,
                                          name_of(w_.setup()), tokens.size(), device);
-    c_.need(f.status == KVC_OK, "KVC-P-063", "{}: lookup answered {}", what, f.status);
+    c_.need(f.status == KVC_OK, "KVC-P-063", "{}: lookup answered {}", what, host::Said{f.status});
     c_.expect(f.tokens <= cap && device + f.tokens < tokens.size(), "KVC-P-060",
               "{}, cap {}: {} are offered", what, cap, f.tokens);
     if (f.tokens != 0) {
@@ -99,7 +100,7 @@ class Bytes {
                                   [&](const kvc_verdict& one) { return one.job == job; });
       c_.need(v != done.verdicts.end() && v->status == KVC_OK, "KVC-P-075",
               "{}: the load of {} ended {}", what, f.tokens,
-              v == done.verdicts.end() ? KVC_E_STATE : v->status);
+              host::Said{v == done.verdicts.end() ? KVC_E_STATE : v->status});
       const std::string wrong = w_.wrong_bytes(r, device, device + f.tokens);
       c_.need(wrong.empty(), "KVC-P-075", "{}: {} loaded, wrong: {}", what, f.tokens, wrong);
       const std::string touched = w_.touched(before, own);

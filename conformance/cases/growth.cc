@@ -6,6 +6,7 @@
 
 #include "conformance/cases/families.h"
 #include "conformance/cases/support.h"
+#include "host_stub/loader/status_text.h"
 
 namespace kvc::conform {
 
@@ -31,10 +32,10 @@ void every_size(Context& c, std::string_view what, std::size_t least,
     const kvc_status s = call(reinterpret_cast<const T*>(in.data()));
     if (n >= least) {
       c.expect(s == KVC_OK, "KVC-P-005", "{} of {} bytes ({} in 1.0) answered {}", what, n, least,
-               s);
+               host::Said{s});
     } else {
       c.expect(s == KVC_E_ARG || (tail == Tail::refused_or_skipped && s == KVC_OK), "KVC-P-005",
-               "{} of {} bytes, {} in 1.0, answered {}", what, n, least, s);
+               "{} of {} bytes, {} in 1.0, answered {}", what, n, least, host::Said{s});
     }
     if (n <= sizeof(T)) continue;
     const T next = good();
@@ -64,11 +65,12 @@ void every_room(Context& c, std::string_view what, std::size_t least,
     std::uint32_t filled = 0;
     std::memcpy(&filled, room.data(), sizeof filled);
     if (n < 4) {
-      c.expect(s == KVC_E_ARG, "KVC-P-004", "{} with a room of {} bytes answered {}", what, n, s);
+      c.expect(s == KVC_E_ARG, "KVC-P-004", "{} with a room of {} bytes answered {}", what, n,
+               host::Said{s});
       continue;
     }
     c.expect(s == KVC_OK || (n < least && s == KVC_E_ARG), "KVC-P-004",
-             "{} with a room of {} bytes answered {}", what, n, s);
+             "{} with a room of {} bytes answered {}", what, n, host::Said{s});
     if (s != KVC_OK) continue;
     c.expect(filled >= std::min<std::uint32_t>(n, static_cast<std::uint32_t>(least)) && filled <= n,
              "KVC-P-004", "{} with a room of {} bytes says that {} were filled", what, n, filled);
@@ -343,7 +345,7 @@ void queries(Context& c) {
     std::uint64_t needed = 0;
     const kvc_status s = w.api().stats(w.sched(), out.data(), stride, rows, &needed);
     c.expect(s == (stride < kvc_stat_least ? KVC_E_ARG : KVC_OK), "KVC-P-004",
-             "stats with rows of {} bytes answered {}", stride, s);
+             "stats with rows of {} bytes answered {}", stride, host::Said{s});
     for (std::size_t i = stride * rows; i < out.size(); ++i) {
       c.need(out[i] == 0xEE, "KVC-P-004", "stats wrote behind {} rows of {} bytes", rows, stride);
     }
@@ -355,7 +357,8 @@ void queries(Context& c) {
     std::uint64_t count = 0;
     const kvc_status s = w.api().take_events(w.sched(), out.data(), stride, 1, &count);
     const bool right = stride < kvc_event_least ? s == KVC_E_ARG : s == KVC_OK || s == KVC_MORE;
-    c.expect(right, "KVC-P-004", "take_events with rows of {} bytes answered {}", stride, s);
+    c.expect(right, "KVC-P-004", "take_events with rows of {} bytes answered {}", stride,
+             host::Said{s});
     for (std::size_t i = stride; i < out.size(); ++i) {
       c.need(out[i] == 0xEE, "KVC-P-004", "take_events wrote behind a row of {} bytes", stride);
     }
@@ -366,7 +369,7 @@ void flags_and_reserved_fields(Context& c) {
   World w(c, c.plain());
   w.begin(1, prompt(1, 2));
   const auto refused = [&](kvc_status s, std::string_view what) {
-    c.expect(s == KVC_E_UNSUPPORTED, "KVC-P-006", "{} answered {}", what, s);
+    c.expect(s == KVC_E_UNSUPPORTED, "KVC-P-006", "{} answered {}", what, host::Said{s});
   };
   const std::vector<std::uint8_t> keys(64, 1);
   for (const std::uint32_t bit : {2U, 5U, 31U}) {
@@ -413,7 +416,7 @@ void stepped_by_stride(Context& c, Setup s, std::uint64_t extra) {
   rig::Planned plan;
   const kvc_status status = w.try_plan(plan);
   c.need(status == KVC_OK, "KVC-P-007", "{} bytes between elements: build_store_jobs answered {}",
-         extra, status);
+         extra, host::Said{status});
   w.submit(plan);
   const kvc_boundary_stats counts = w.counts();
   c.expect(counts.all_offers.dropped_bad_offer == 0, "KVC-P-007",
@@ -446,7 +449,7 @@ void lists_that_cannot_be_read(Context& c) {
     return w.api().alloc_update(w.sched(), &a, &out);
   };
   const auto refused = [&](kvc_status s, std::string_view what) {
-    c.expect(s == KVC_E_ARG, "KVC-P-007", "{} answered {}", what, s);
+    c.expect(s == KVC_E_ARG, "KVC-P-007", "{} answered {}", what, host::Said{s});
   };
   refused(alloc({nullptr, 1, sizeof table, 0}), "a list of 1 without data");
   refused(alloc({&table, 1, sizeof table - 8, 0}), "a stride below the element of 1.0");

@@ -5,6 +5,7 @@
 
 #include "conformance/cases/families.h"
 #include "conformance/cases/support.h"
+#include "host_stub/loader/status_text.h"
 
 namespace kvc::conform {
 
@@ -32,7 +33,8 @@ void without_log(Context& c) {
   for (int i = 0; i < 1000; ++i) {
     std::uint64_t n = 0;
     const kvc_status s1 = w.api().take_log_scheduler(w.sched(), room.data(), room.size(), &n);
-    c.need(s1 == KVC_OK || s1 == KVC_MORE, "KVC-P-115", "take_log_scheduler answered {}", s1);
+    c.need(s1 == KVC_OK || s1 == KVC_MORE, "KVC-P-115", "take_log_scheduler answered {}",
+           host::Said{s1});
     all.append(room.data(), n);
     if (s1 == KVC_OK) break;
   }

@@ -6,6 +6,7 @@
 
 #include "conformance/cases/families.h"
 #include "conformance/cases/support.h"
+#include "host_stub/loader/status_text.h"
 
 namespace kvc::conform {
 
@@ -53,7 +54,7 @@ void null_handles(Context& c) {
       {"open_rank", api.open_rank(nullptr, nullptr, nullptr)},
       {"describe", api.describe(nullptr)}};
   for (const auto& [slot, s] : answers) {
-    c.expect(s == KVC_E_ARG, "KVC-P-008", "{} of NULL answered {}", slot, s);
+    c.expect(s == KVC_E_ARG, "KVC-P-008", "{} of NULL answered {}", slot, host::Said{s});
   }
   if (c.can(KVC_CAP_EVENTS)) {
     c.expect(api.take_events(nullptr, nullptr, 112, 0, &n) == KVC_E_ARG, "KVC-P-008",
@@ -117,7 +118,7 @@ void null_structs(Context& c) {
                                std::string_view(what).starts_with("set_ranks");
     const bool rejected = std::string_view(what).starts_with("a report") && s == KVC_OK;
     c.expect(s == KVC_E_ARG || rejected || (state_is_fine && s == KVC_E_STATE), "KVC-P-008",
-             "{}: answered {}", what, s);
+             "{}: answered {}", what, host::Said{s});
   }
   c.expect(w.lookup(1).status == KVC_OK, "KVC-P-009", "after refused calls a right one fails");
   w.end(1, KVC_END_ABORT);
@@ -217,7 +218,7 @@ void fields_of_tables(Context& c) {
     t.count = n;
     const kvc_status got = alloc(t);  // who does not read the blocks may accept them
     c.expect(got == KVC_E_ARG || got == KVC_OK, "KVC-P-008", "a table of {} blocks answered {}", n,
-             got);
+             host::Said{got});
   }
   odd_fields<kvc_alloc_in>(
       {KVC_FIELD(kvc_alloc_in, struct_size), KVC_FIELD(kvc_alloc_in, flags),
@@ -320,7 +321,8 @@ void lists_of_steps(Context& c) {
       step.step = last + 1;
       step.*list = {bytes.data(), n, 64, 0};
       const kvc_status got = build(step);
-      c.expect(got == KVC_E_ARG, "KVC-P-008", "a list of {} elements answered {}", n, got);
+      c.expect(got == KVC_E_ARG, "KVC-P-008", "a list of {} elements answered {}", n,
+               host::Said{got});
     }
   }
 }
@@ -375,8 +377,8 @@ void fields_of_open(Context& c) {
     const kvc_status a = w.api().open_scheduler(&w.host(), &o, &sched);
     const kvc_status b = w.api().open_rank(&w.host(), &o, &rank);
     c.expect((a == KVC_OK) == (sched != nullptr) && (b == KVC_OK) == (rank != nullptr), "KVC-P-030",
-             "open answered {} and {}, handles {} and {}", a, b, static_cast<const void*>(sched),
-             static_cast<const void*>(rank));
+             "open answered {} and {}, handles {} and {}", host::Said{a}, host::Said{b},
+             static_cast<const void*>(sched), static_cast<const void*>(rank));
     w.api().close_scheduler(sched);
     w.api().close_rank(rank);
   };

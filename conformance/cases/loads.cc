@@ -5,6 +5,7 @@
 
 #include "conformance/cases/families.h"
 #include "conformance/cases/support.h"
+#include "host_stub/loader/status_text.h"
 
 namespace kvc::conform {
 
@@ -23,8 +24,8 @@ void zero_accepted(Context& c) {
   const auto zero = [&](std::string_view when) {
     kvc_alloc_out out{};
     const kvc_status s = w.try_take(2, 0, out);
-    c.expect(s == KVC_OK && out.job == 0, "KVC-P-070", "0 accepted {}: status {}, job {}", when, s,
-             out.job);
+    c.expect(s == KVC_OK && out.job == 0, "KVC-P-070", "0 accepted {}: status {}, job {}", when,
+             host::Said{s}, out.job);
   };
   zero("before any lookup");
   w.lookup(2);
@@ -53,7 +54,7 @@ void bad_accepts(Context& c) {
   const auto refused = [&](std::uint64_t accepted, std::string_view what) {
     kvc_alloc_out out{};
     const kvc_status s = w.try_take(2, accepted, out);
-    c.need(s == KVC_E_ARG, "KVC-P-071", "{} answered {}", what, s);
+    c.need(s == KVC_E_ARG, "KVC-P-071", "{} answered {}", what, host::Said{s});
   };
   refused(hit + 16, "16 more than offered");
   refused(hit - 1, "1 less than offered, no multiple of h");
@@ -72,7 +73,7 @@ void bad_accepts(Context& c) {
   const kvc_verdict* const v = verdict_of(done, job);
   c.need(v != nullptr, "KVC-P-091", "job {} has no verdict", job);
   c.expect(v->status == KVC_OK, "KVC-P-071",
-           "after refused calls what was offered could not be loaded: {}", v->status);
+           "after refused calls what was offered could not be loaded: {}", host::Said{v->status});
   c.expect(w.wrong_bytes(w.request(2), 0, hit).empty(), "KVC-P-075", "wrong: {}",
            w.wrong_bytes(w.request(2), 0, hit));
 }
@@ -89,7 +90,7 @@ void second_load(Context& c) {
     kvc_alloc_out out{};
     const kvc_status s = w.try_take(2, hit, out);
     c.expect(s == KVC_E_STATE, "KVC-P-072", "a second load {} the plan of the first answered {}",
-             planned ? "after" : "before", s);
+             planned ? "after" : "before", host::Said{s});
     if (!planned) w.submit(w.plan());
   }
   w.pump();
@@ -116,8 +117,8 @@ void every_part_of_a_hit(Context& c) {
       w.write(r, 0, device);
       const Found f = w.lookup(id, device);
       c.expect(f.status == KVC_OK && f.tokens <= hit - device, "KVC-P-060",
-               "behind {} device tokens: status {}, {} tokens of {}", device, f.status, f.tokens,
-               hit);
+               "behind {} device tokens: status {}, {} tokens of {}", device, host::Said{f.status},
+               f.tokens, hit);
       if (f.tokens < part) {
         w.end(id, KVC_END_ABORT, 0);
         continue;
@@ -128,7 +129,7 @@ void every_part_of_a_hit(Context& c) {
       const Completed done = w.step();
       const kvc_verdict* const v = verdict_of(done, job);
       c.need(v != nullptr && v->status == KVC_OK, "KVC-P-075", "{} of {} tokens behind {} ended {}",
-             part, f.tokens, device, v == nullptr ? KVC_E_STATE : v->status);
+             part, f.tokens, device, host::Said{v == nullptr ? KVC_E_STATE : v->status});
       const std::string wrong = w.wrong_bytes(r, 0, device + part);
       c.expect(wrong.empty(), "KVC-P-075", "{} tokens behind {}: wrong: {}", part, device, wrong);
       const std::string touched = w.touched(before, own);
@@ -155,7 +156,7 @@ void hits_that_are_gone(Context& c) {
   const kvc_verdict* const v = verdict_of(done, job);
   c.need(v != nullptr, "KVC-P-091", "job {} has no verdict", job);
   c.expect(v->status == KVC_E_IO, "KVC-P-074",
-           "a load of what a reset took away ended {}, not KVC_E_IO", v->status);
+           "a load of what a reset took away ended {}, not KVC_E_IO", host::Said{v->status});
   const Found f = w.lookup(2);
   c.expect(f.why != KVC_WHY_LOAD_FAILED, "KVC-P-074", "why load_failed after a hit that was gone");
   w.end(2, KVC_END_ABORT, 0);
@@ -178,7 +179,7 @@ void expired_leases(Context& c) {
     const kvc_verdict* const v = verdict_of(done, job);
     c.need(v != nullptr, "KVC-P-091", "job {} has no verdict", job);
     c.expect(v->status == KVC_OK || v->status == KVC_E_IO, "KVC-P-074",
-             "{} steps after the lookup the load ended {}", steps, v->status);
+             "{} steps after the lookup the load ended {}", steps, host::Said{v->status});
     if (v->status == KVC_OK) {
       c.expect(w.wrong_bytes(r, 0, hit).empty(), "KVC-P-075", "wrong: {}",
                w.wrong_bytes(r, 0, hit));
@@ -241,7 +242,7 @@ void loads_that_are_not_wanted_any_more(Context& c) {
     c.need(v != nullptr, "KVC-P-091", "way {}: job {} has no verdict", way, job);
     if (way == 1) {
       c.expect(v->status < 0, "KVC-P-102", "a load open at a reset with INVALIDATE ended {}",
-               v->status);
+               host::Said{v->status});
       w.end(2, KVC_END_ABORT, 0);
     }
     w.drain();

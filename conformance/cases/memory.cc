@@ -7,6 +7,7 @@
 #include "conformance/cases/families.h"
 #include "conformance/cases/support.h"
 #include "conformance/rig/watch.h"
+#include "host_stub/loader/status_text.h"
 
 namespace kvc::conform {
 
@@ -128,9 +129,10 @@ void every_allocation_fails(Context& c) {
     const bool failed = w.host_memory().failed();
     for (const auto& [status, handle] : {std::pair<kvc_status, const void*>(a, sched), {b, rank}}) {
       c.expect(status == KVC_OK || status == KVC_E_FULL, "KVC-P-132",
-               "allocation {} refused: open answered {}", n, status);
+               "allocation {} refused: open answered {}", n, host::Said{status});
       c.expect((status == KVC_OK) == (handle != nullptr), "KVC-P-032",
-               "allocation {} refused: open answered {} with a handle {}", n, status, handle);
+               "allocation {} refused: open answered {} with a handle {}", n, host::Said{status},
+               handle);
     }
     w.api().close_scheduler(sched);
     w.api().close_rank(rank);
@@ -151,7 +153,7 @@ void every_allocation_fails(Context& c) {
       one.end(1);
     } else {
       c.expect(begun == KVC_E_FULL, "KVC-P-132", "allocation {} refused: request_begin answered {}",
-               n, begun);
+               n, host::Said{begun});
       one.end(1, KVC_END_ABORT, 0);
     }
     one.drain();
@@ -179,7 +181,7 @@ void every_copy_fails(Context& c) {
         w.begin(2, prompt(1, 3));
         const Found f = w.lookup(2);
         c.expect(f.status == KVC_OK, "KVC-P-132", "lookup after failed copies answered {}",
-                 f.status);
+                 host::Said{f.status});
         const kvc_job job = w.take(2, f.tokens);
         const Completed done = w.step();
         for (const kvc_verdict& v : done.verdicts) {
@@ -239,7 +241,7 @@ kvc_sched* open_passing(Context& c, const World& source, Passing& pass) {
       kvc_list_of(pass(infos.data(), infos.size()), infos.size(), sizeof infos[0]);
   kvc_list usable{};
   const kvc_status joined = c.api().set_ranks(s, pass(&list, 1), &usable);
-  c.expect(joined == KVC_OK, "KVC-P-041", "set_ranks answered {}", joined);
+  c.expect(joined == KVC_OK, "KVC-P-041", "set_ranks answered {}", host::Said{joined});
   pass.gone();
   return s;
 }
@@ -253,7 +255,7 @@ void inputs_are_not_kept(Context& c) {
   const kvc_request begin{sizeof begin, 0,           1, 64, pass(keys.data(), keys.size()), 4,
                           KVC_NO_LIMIT, KVC_NO_LIMIT};
   kvc_status got = c.api().request_begin(s, pass(&begin, 1));
-  c.expect(got == KVC_OK, "KVC-P-050", "request_begin answered {}", got);
+  c.expect(got == KVC_OK, rig::begin_rule(got), "request_begin answered {}", host::Said{got});
   pass.gone();
   const kvc_extend more{sizeof more, 0, 1, 4, pass(keys.data(), 16), 1};
   c.api().request_extend(s, pass(&more, 1));
@@ -277,7 +279,7 @@ void inputs_are_not_kept(Context& c) {
     step.scheduled = kvc_list_of(pass(&record, 1), 1, sizeof record);
     auto plan = sized<kvc_plan>();
     got = c.api().build_store_jobs(s, pass(&step, 1), &plan);
-    c.expect(got == KVC_OK, "KVC-P-081", "build_store_jobs answered {}", got);
+    c.expect(got == KVC_OK, "KVC-P-081", "build_store_jobs answered {}", host::Said{got});
     pass.gone();
     const std::vector<std::uint8_t> garbage(100, 7);
     const kvc_bytes report = kvc_bytes_of(pass(garbage.data(), 100), 100);
@@ -288,7 +290,7 @@ void inputs_are_not_kept(Context& c) {
   const kvc_end_in end{sizeof end, KVC_END_STOP, 1, 64, tables(), {}};
   auto ended = sized<kvc_end_out>();
   got = c.api().request_end(s, pass(&end, 1), &ended);
-  c.expect(got == KVC_OK, "KVC-P-096", "request_end answered {}", got);
+  c.expect(got == KVC_OK, "KVC-P-096", "request_end answered {}", host::Said{got});
   pass.gone();
   std::uint64_t needed = 0;
   c.api().explain(s, 0, nullptr, 0, &needed);

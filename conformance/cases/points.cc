@@ -7,6 +7,7 @@
 
 #include "conformance/cases/families.h"
 #include "conformance/cases/support.h"
+#include "host_stub/loader/status_text.h"
 
 namespace kvc::conform {
 
@@ -114,7 +115,8 @@ class BrokenLife {
 
   bool strike_reset(bool gone) {
     const kvc_status s = w_.reset(blow_ == Blow::invalidate ? KVC_RESET_INVALIDATE : 0);
-    c_.expect(s == KVC_OK || s == KVC_LATER, "KVC-P-101", "{}: answered {}", where(), s);
+    c_.expect(s == KVC_OK || s == KVC_LATER, "KVC-P-101", "{}: answered {}", where(),
+              host::Said{s});
     const std::uint64_t hit = w_.hit(prompt(1, 2));
     c_.expect(hit == 0, "KVC-P-100", "{}: {} tokens older than the reset are offered", where(),
               hit);
@@ -193,7 +195,7 @@ void nothing_older(Context& c) {
     w.compute(2, 64);
     const Planned p = w.plan();  // open stores
     const kvc_status s = w.reset(flags);
-    c.expect(s == KVC_OK || s == KVC_LATER, "KVC-P-101", "reset answered {}", s);
+    c.expect(s == KVC_OK || s == KVC_LATER, "KVC-P-101", "reset answered {}", host::Said{s});
     for (const std::uint64_t seed : {1U, 2U}) {
       c.expect(w.hit(prompt(seed, 4)) == 0, "KVC-P-100", "blocks older than the reset are offered");
     }
@@ -205,7 +207,8 @@ void nothing_older(Context& c) {
     w.end(2, KVC_END_ABORT, 64);
     w.drain();
     const kvc_status again = w.reset(0);
-    c.expect(again == KVC_OK, "KVC-P-101", "a reset with nothing open answered {}", again);
+    c.expect(again == KVC_OK, "KVC-P-101", "a reset with nothing open answered {}",
+             host::Said{again});
     w.check_quiet();
   }
 }
@@ -214,11 +217,12 @@ void reset_statuses(Context& c) {
   World w(c, c.plain());
   for (int i = 0; i < 3; ++i) {
     const kvc_status s = w.reset(i == 1 ? KVC_RESET_INVALIDATE : 0);
-    c.expect(s == KVC_OK, "KVC-P-101", "reset {} of an idle connector answered {}", i, s);
+    c.expect(s == KVC_OK, "KVC-P-101", "reset {} of an idle connector answered {}", i,
+             host::Said{s});
   }
   for (const unsigned bit : {1U, 7U, 40U, 63U}) {
     const kvc_status s = w.reset(std::uint64_t{1} << bit);
-    c.expect(s == KVC_E_UNSUPPORTED, "KVC-P-101", "flag bit {} answered {}", bit, s);
+    c.expect(s == KVC_E_UNSUPPORTED, "KVC-P-101", "flag bit {} answered {}", bit, host::Said{s});
   }
   Setup s = c.plain();
   s.host_caps |= KVC_HOST_RANK_VERDICTS;
@@ -231,11 +235,12 @@ void reset_statuses(Context& c) {
   v.take(2, hit);
   const kvc_status open = v.reset(KVC_RESET_INVALIDATE);
   c.expect(open == KVC_E_STATE, "KVC-P-101",
-           "INVALIDATE under KVC_HOST_RANK_VERDICTS with an open load answered {}", open);
+           "INVALIDATE under KVC_HOST_RANK_VERDICTS with an open load answered {}",
+           host::Said{open});
   v.step();
   const kvc_status drained = v.reset(KVC_RESET_INVALIDATE);
   c.expect(drained == KVC_OK || drained == KVC_LATER, "KVC-P-101", "the same drained answered {}",
-           drained);
+           host::Said{drained});
 }
 
 void open_loads(Context& c) {
@@ -248,13 +253,15 @@ void open_loads(Context& c) {
   const kvc_job job = w.take(2, hit);
   w.submit(w.plan());
   const kvc_status s = w.reset(KVC_RESET_INVALIDATE);
-  c.expect(s == KVC_LATER || s == KVC_OK, "KVC-P-101", "reset with an open load answered {}", s);
+  c.expect(s == KVC_LATER || s == KVC_OK, "KVC-P-101", "reset with an open load answered {}",
+           host::Said{s});
   w.pump();
   const Completed done = w.complete(w.reports());
   c.need(done.verdicts.size() == 1 && done.verdicts[0].job == job, "KVC-P-091",
          "{} verdicts of one load", done.verdicts.size());
   c.expect(done.verdicts[0].status < 0, "KVC-P-102",
-           "a load that was open at a reset with INVALIDATE ended {}", done.verdicts[0].status);
+           "a load that was open at a reset with INVALIDATE ended {}",
+           host::Said{done.verdicts[0].status});
   w.end(2, KVC_END_ABORT, 0);
   w.drain();
   w.check_quiet();

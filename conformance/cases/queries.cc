@@ -11,6 +11,7 @@
 
 #include "conformance/cases/families.h"
 #include "conformance/cases/support.h"
+#include "host_stub/loader/status_text.h"
 
 namespace kvc::conform {
 
@@ -138,7 +139,7 @@ void explain_is_json(Context& c) {
   std::uint64_t needed = 0;
   for (const std::uint64_t id : {std::uint64_t{99}, UINT64_MAX}) {
     const kvc_status s = w.api().explain(w.sched(), id, nullptr, 0, &needed);
-    c.expect(s == KVC_E_ARG, "KVC-P-113", "explain of unknown {} answered {}", id, s);
+    c.expect(s == KVC_E_ARG, "KVC-P-113", "explain of unknown {} answered {}", id, host::Said{s});
   }
 }
 
@@ -161,9 +162,9 @@ void events(Context& c) {
   for (int i = 0; i < 1000; ++i) {
     kvc_event e{};
     const kvc_status s = w.api().take_events(w.sched(), &e, sizeof e, 1, &count);
-    c.need(s == KVC_OK || s == KVC_MORE, "KVC-P-114", "take_events answered {}", s);
+    c.need(s == KVC_OK || s == KVC_MORE, "KVC-P-114", "take_events answered {}", host::Said{s});
     c.need(count <= 1 && (s == KVC_OK || count == 1), "KVC-P-114",
-           "take_events with room for 1 wrote {} and answered {}", count, s);
+           "take_events with room for 1 wrote {} and answered {}", count, host::Said{s});
     if (count == 1) all.push_back(e);
     if (s == KVC_OK) break;
   }
@@ -206,7 +207,8 @@ void log_drains(Context& c) {
     for (int i = 0; i < 200; ++i) {
       std::uint64_t n = 0;
       const kvc_status status = w.api().take_log_scheduler(w.sched(), room.data(), cap, &n);
-      c.need(status == KVC_OK || status == KVC_MORE, "KVC-P-115", "take_log answered {}", status);
+      c.need(status == KVC_OK || status == KVC_MORE, "KVC-P-115", "take_log answered {}",
+             host::Said{status});
       c.need(n <= cap, "KVC-P-115", "take_log wrote {} bytes into {}", n, cap);
       all.append(room.data(), n);
       c.expect(n == 0 || room[n - 1] == '\n', "KVC-P-115", "take_log of {} bytes ends in a line",
@@ -216,11 +218,13 @@ void log_drains(Context& c) {
   }
   std::uint64_t n = 1;
   const kvc_status over = w.api().take_log_scheduler(w.sched(), room.data(), room.size(), &n);
-  c.expect(over == KVC_OK && n == 0, "KVC-P-115", "a drained log: status {}, {} bytes", over, n);
+  c.expect(over == KVC_OK && n == 0, "KVC-P-115", "a drained log: status {}, {} bytes",
+           host::Said{over}, n);
   c.expect(!all.empty(), "KVC-P-115", "30 faults of the host are no line");
   std::uint64_t rank_bytes = 0;
   const kvc_status rank = w.api().take_log_rank(w.rank(0), room.data(), room.size(), &rank_bytes);
-  c.expect(rank == KVC_OK || rank == KVC_MORE, "KVC-P-115", "take_log_rank answered {}", rank);
+  c.expect(rank == KVC_OK || rank == KVC_MORE, "KVC-P-115", "take_log_rank answered {}",
+           host::Said{rank});
 }
 
 void sizes(Context& c) {
@@ -242,14 +246,14 @@ void sizes(Context& c) {
     std::uint64_t needed = UINT64_MAX;
     const kvc_status s = query(nullptr, 0, &needed);
     c.need(needed != UINT64_MAX && s == (needed == 0 ? KVC_OK : KVC_E_ROOM), "KVC-P-011",
-           "{} without buffer answered {}, needed {}", name, s, needed);
+           "{} without buffer answered {}, needed {}", name, host::Said{s}, needed);
     for (const std::uint64_t room :
          {needed / 2, needed - std::min<std::uint64_t>(needed, 1), needed, needed + 1}) {
       std::vector<char> buffer(needed + 8, '\x7F');
       std::uint64_t again = 0;
       const kvc_status got = query(buffer.data(), room, &again);
       c.expect(got == (room < needed ? KVC_E_ROOM : KVC_OK), "KVC-P-011",
-               "{} of {} bytes with room for {} answered {}", name, needed, room, got);
+               "{} of {} bytes with room for {} answered {}", name, needed, room, host::Said{got});
       c.expect(again == needed, "KVC-P-011", "{}: needed was {} and is {}", name, needed, again);
       const std::size_t from = got == KVC_OK ? needed : 0;
       c.expect(std::all_of(buffer.begin() + static_cast<std::ptrdiff_t>(from), buffer.end(),
@@ -262,7 +266,7 @@ void sizes(Context& c) {
   std::uint64_t rows = UINT64_MAX;
   const kvc_status s = w.api().stats(w.sched(), nullptr, sizeof(kvc_stat), 0, &rows);
   c.expect(rows != UINT64_MAX && s == (rows == 0 ? KVC_OK : KVC_E_ROOM), "KVC-P-011",
-           "stats without buffer answered {}", s);
+           "stats without buffer answered {}", host::Said{s});
 }
 
 void error_texts(Context& c) {
@@ -441,7 +445,8 @@ void poisoned_handles(Context& c) {
       {"complete", w.complete({}).status},
   };
   for (const auto& [slot, s] : answers) {
-    c.expect(s == KVC_E_INTERNAL, "KVC-P-013", "{} of a poisoned handle answered {}", slot, s);
+    c.expect(s == KVC_E_INTERNAL, "KVC-P-013", "{} of a poisoned handle answered {}", slot,
+             host::Said{s});
   }
   Planned p;
   const kvc_status build = w.try_plan(p);

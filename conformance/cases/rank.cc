@@ -6,6 +6,7 @@
 
 #include "conformance/cases/families.h"
 #include "conformance/cases/support.h"
+#include "host_stub/loader/status_text.h"
 
 namespace kvc::conform {
 
@@ -39,8 +40,8 @@ void bad_plans(Context& c) {
   const auto refused = [&](const Bytes& plan, kvc_status wanted, std::string_view what) {
     const Submits s = submit_both(w, plan, &none);
     c.expect(s.loads == wanted && s.stores == wanted, "KVC-P-120",
-             "{}: submit_loads answered {}, submit_stores {}, wanted {}", what, s.loads, s.stores,
-             wanted);
+             "{}: submit_loads answered {}, submit_stores {}, wanted {}", what, host::Said{s.loads},
+             host::Said{s.stores}, host::Said{wanted});
   };
   const auto before = w.snapshot();
   refused({}, KVC_E_ARG, "an empty plan");
@@ -75,7 +76,7 @@ void every_cut_and_flip(Context& c) {
     const Submits s = submit_both(w, bad, &none);
     c.need(s.loads < 0 && s.stores < 0, "KVC-P-120",
            "{} {} of {} bytes: submit_loads answered {}, submit_stores {}", what, at,
-           p.bytes.size(), s.loads, s.stores);
+           p.bytes.size(), host::Said{s.loads}, host::Said{s.stores});
   };
   for (std::size_t n = 0; n < p.bytes.size(); ++n) {
     refused({p.bytes.begin(), p.bytes.begin() + static_cast<std::ptrdiff_t>(n)}, "cut at", n);
@@ -104,7 +105,8 @@ void kinds_of_fences(Context& c) {
     odd.kind = kind;
     const Submits s = submit_both(w, p.bytes, &odd);
     c.expect(s.loads == KVC_E_UNSUPPORTED && s.stores == KVC_E_UNSUPPORTED, "KVC-P-121",
-             "fence kind {}: submit_loads answered {}, submit_stores {}", kind, s.loads, s.stores);
+             "fence kind {}: submit_loads answered {}, submit_stores {}", kind, host::Said{s.loads},
+             host::Said{s.stores});
   }
   odd.kind = KVC_FENCE_COUNTER;
   const Submits null = submit_both(w, p.bytes, &odd);
@@ -176,7 +178,7 @@ void items_of_progress(Context& c) {
   for (const World::Item& item : w.items) {
     ++seen[item.job];
     c.expect(item.status == KVC_OK, "KVC-P-122", "load {} on rank {} ended {}", item.job, item.rank,
-             item.status);
+             host::Said{item.status});
   }
   for (const kvc_job job : jobs) {
     c.expect(seen[job] == 2, "KVC-P-122", "load {} was reported by {} of two ranks", job,
@@ -199,7 +201,7 @@ void deadlines(Context& c) {
   Completed done = w.complete(w.reports());
   if (done.verdicts.empty()) Context::skip("deadlines: no load is late after an hour");
   c.expect(done.verdicts[0].job == job && done.verdicts[0].status == KVC_E_DEADLINE, "KVC-P-123",
-           "a load an hour late ended {}", done.verdicts[0].status);
+           "a load an hour late ended {}", host::Said{done.verdicts[0].status});
   c.expect(done.jobs.empty(), "KVC-P-123", "the job ended while its copies wait for their fence");
   c.expect(w.pending().quarantined_blocks == w.held_count(), "KVC-P-112",
            "{} blocks of late copies, has_pending says {} quarantined", w.held_count(),
@@ -231,16 +233,17 @@ void waits(Context& c) {
   if (p.stores.empty()) Context::skip("stores: the connector stores nothing of a cold request");
   w.submit_to(0, p, 3);
   kvc_status s = w.api().wait(w.rank(0), p.stores.data(), 1, 1'000'000);
-  c.expect(s == KVC_LATER, "KVC-P-124", "a store behind a fence is open, wait answered {}", s);
+  c.expect(s == KVC_LATER, "KVC-P-124", "a store behind a fence is open, wait answered {}",
+           host::Said{s});
   s = w.api().wait(w.rank(0), nullptr, 0, 1'000'000);
   c.expect(s == KVC_LATER, "KVC-P-124", "a store behind a fence is open, wait for all answered {}",
-           s);
+           host::Said{s});
   c.expect(w.api().wait(w.rank(0), unknown, 2, 0) == KVC_OK, "KVC-P-124",
            "unknown jobs do not count as ended beside an open one");
   w.reach(3);
   w.pump();
   s = w.api().wait(w.rank(0), p.stores.data(), 1, std::uint64_t{10} * 1'000'000'000);
-  c.expect(s == KVC_OK, "KVC-P-124", "the store has ended, wait answered {}", s);
+  c.expect(s == KVC_OK, "KVC-P-124", "the store has ended, wait answered {}", host::Said{s});
   w.complete(w.reports());
   w.end(1);
   w.drain();
@@ -315,7 +318,8 @@ void wrong_moments(Context& c) {
   const Planned p = w.plan();
   const auto none = sized<kvc_fence>();
   const kvc_status early = w.api().submit_loads(r, raw(p.bytes), &none);
-  c.expect(early == KVC_E_STATE, "KVC-P-120", "a plan before register_regions answered {}", early);
+  c.expect(early == KVC_E_STATE, "KVC-P-120", "a plan before register_regions answered {}",
+           host::Said{early});
   auto done = sized<kvc_progress>();
   c.expect(w.api().progress(r, &done) == KVC_OK && done.loads.count == 0, "KVC-P-122",
            "progress before register_regions");

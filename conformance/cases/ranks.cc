@@ -5,6 +5,7 @@
 
 #include "conformance/cases/families.h"
 #include "conformance/cases/support.h"
+#include "host_stub/loader/status_text.h"
 
 namespace kvc::conform {
 
@@ -60,7 +61,7 @@ void bad_ranks(Context& c) {
   const std::vector<kvc_rank_info> good = source.rank_infos();
   const auto refused = [&](std::vector<kvc_rank_info> infos, std::string_view what) {
     const kvc_status status = join(c, s, infos);
-    c.expect(status == KVC_E_ARG, "KVC-P-041", "{} answered {}", what, status);
+    c.expect(status == KVC_E_ARG, "KVC-P-041", "{} answered {}", what, host::Said{status});
   };
   refused({}, "no rank of two");
   refused({good[0]}, "one rank of two");
@@ -103,7 +104,7 @@ void ranks_once(Context& c) {
   c.need(w.api().set_ranks(w.sched(), &list, &usable) == KVC_OK, "KVC-P-041", "set_ranks: {}",
          w.last_error());
   const kvc_status again = w.api().set_ranks(w.sched(), &list, &usable);
-  c.expect(again == KVC_E_STATE, "KVC-P-041", "a second set_ranks answered {}", again);
+  c.expect(again == KVC_E_STATE, "KVC-P-041", "a second set_ranks answered {}", host::Said{again});
 }
 
 void bad_regions(Context& c) {
@@ -119,7 +120,8 @@ void bad_regions(Context& c) {
     const kvc_list list = kvc_list_of(bad.data(), bad.size(), sizeof(kvc_region));
     auto info = sized<kvc_rank_info>();
     const kvc_status s = w.api().register_regions(r, &list, &info);
-    c.expect(s == wanted, "KVC-P-043", "{} answered {}, wanted {}", what, s, wanted);
+    c.expect(s == wanted, "KVC-P-043", "{} answered {}, wanted {}", what, host::Said{s},
+             host::Said{wanted});
   };
   with(KVC_E_ARG, "no base", [](Regions& b) { b[0].base = nullptr; });
   with(KVC_E_ARG, "blocks of 0 bytes", [](Regions& b) { b[0].block_bytes = 0; });

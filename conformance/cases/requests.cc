@@ -6,6 +6,7 @@
 
 #include "conformance/cases/families.h"
 #include "conformance/cases/support.h"
+#include "host_stub/loader/status_text.h"
 
 namespace kvc::conform {
 
@@ -18,7 +19,7 @@ void bad_begins(Context& c) {
   World w(c, s);
   Raw raw(w);
   const auto refused = [&](kvc_status got, std::string_view what) {
-    c.expect(got == KVC_E_ARG, "KVC-P-050", "{} answered {}", what, got);
+    c.expect(got == KVC_E_ARG, "KVC-P-050", "{} answered {}", what, host::Said{got});
   };
   refused(raw.begin(0, 33, 2), "id 0");
   refused(raw.begin(1, 65, 0), "a prompt of 65 tokens, max_prompt_tokens 64,");
@@ -35,7 +36,7 @@ void bad_begins(Context& c) {
 void no_ops(Context& c, World& w, std::uint64_t id) {
   const Found f = w.lookup(id);
   c.expect(f.status == KVC_OK && f.tokens == 0, "KVC-P-051",
-           "lookup of a refused request answered {}, {} tokens", f.status, f.tokens);
+           "lookup of a refused request answered {}, {} tokens", host::Said{f.status}, f.tokens);
   c.expect(f.why == KVC_WHY_NOT_TRACKED, "KVC-P-051", "lookup of a refused request: why {}", f.why);
   c.expect(w.take(id, 0) == 0, "KVC-P-051", "a refused request got a job");
   c.expect(w.lookup_cancel(id) == KVC_OK, "KVC-P-051", "lookup_cancel of a refused request failed");
@@ -43,7 +44,7 @@ void no_ops(Context& c, World& w, std::uint64_t id) {
   w.compute(id, 32);
   const kvc_status extended = w.extend(id, tokens_of(99, 16));
   c.expect(extended == KVC_OK, "KVC-P-051", "request_extend of a refused request answered {}",
-           extended);
+           host::Said{extended});
   w.step();
   w.preempt(id);
   w.step();
@@ -58,7 +59,8 @@ void live_limit(Context& c) {
   World w(c, s);
   for (std::uint64_t id = 1; id <= 4; ++id) w.begin(id, prompt(id, 2));
   const kvc_status fifth = w.try_begin(5, prompt(5, 2));
-  c.need(fifth == KVC_E_FULL, "KVC-P-051", "the fifth of 4 live requests answered {}", fifth);
+  c.need(fifth == KVC_E_FULL, "KVC-P-051", "the fifth of 4 live requests answered {}",
+         host::Said{fifth});
   no_ops(c, w, 5);
   w.end(1, KVC_END_ABORT);
   c.expect(w.try_begin(6, prompt(6, 2)) == KVC_OK, "KVC-P-051",
@@ -87,7 +89,7 @@ void bad_extends(Context& c) {
   World w(c, s);
   Raw raw(w);
   const auto refused = [&](kvc_status got, std::string_view what) {
-    c.expect(got == KVC_E_ARG, "KVC-P-052", "{} answered {}", what, got);
+    c.expect(got == KVC_E_ARG, "KVC-P-052", "{} answered {}", what, host::Said{got});
   };
   refused(raw.extend(9, 0, 1), "an unknown id");
   c.need(raw.begin(1, 33, 2) == KVC_OK, "KVC-P-050", "request_begin failed: {}", w.last_error());
@@ -141,13 +143,13 @@ void hits_end_where_they_may(Context& c) {
     for (const std::uint64_t limit : {0U, 15U, 16U, 40U, 96U, 1000U}) {
       for (const std::uint64_t n : {1U, 16U, 17U, 33U, 96U, 97U}) {
         const Tokens some(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(n));
-        c.need(w.try_begin(++id, some, 0, 0, limit) == KVC_OK, "KVC-P-050", "begin: {}",
-               w.last_error());
+        const kvc_status begun = w.try_begin(++id, some, 0, 0, limit);
+        c.need(begun == KVC_OK, rig::begin_rule(begun), "begin: {}", w.last_error());
         const Found f = w.lookup(id, 0, cap);
         c.expect(f.status == KVC_OK && f.tokens % 16 == 0 && f.tokens < n && f.tokens <= cap &&
                      f.tokens <= limit && f.tokens <= full,
                  "KVC-P-060", "{} tokens, cap {}, load limit {}: status {}, {} tokens", n, cap,
-                 limit, f.status, f.tokens);
+                 limit, host::Said{f.status}, f.tokens);
         c.expect((f.tokens == 0) == (f.why != KVC_WHY_NONE), "KVC-P-060", "{} tokens with why {}",
                  f.tokens, f.why);
         w.end(id, KVC_END_ABORT);
@@ -163,8 +165,8 @@ void local_unaligned(Context& c) {
   for (const std::uint64_t device : {8U, 17U, 47U}) {
     const Found f = w.lookup(2, device);
     c.expect(f.status == KVC_OK && f.tokens == 0 && f.why == KVC_WHY_LOCAL_UNALIGNED, "KVC-P-061",
-             "{} device tokens, scheduler block 16: status {}, {} tokens, why {}", device, f.status,
-             f.tokens, f.why);
+             "{} device tokens, scheduler block 16: status {}, {} tokens, why {}", device,
+             host::Said{f.status}, f.tokens, f.why);
   }
 }
 
@@ -175,7 +177,7 @@ void no_read(Context& c) {
   w.begin(2, prompt(1, 2), KVC_REQUEST_NO_READ);
   const Found f = w.lookup(2);
   c.expect(f.status == KVC_OK && f.tokens == 0 && f.why == KVC_WHY_NO_READ, "KVC-P-062",
-           "status {}, {} tokens, why {}", f.status, f.tokens, f.why);
+           "status {}, {} tokens, why {}", host::Said{f.status}, f.tokens, f.why);
   w.begin(3, prompt(3, 2), KVC_REQUEST_NO_READ);
   w.take(3, 0);
   w.compute(3, 32);
@@ -194,7 +196,7 @@ void bad_lookups(Context& c) {
   w.store(1, prompt(1, 3), 48);
   w.begin(2, prompt(1, 3));
   const auto refused = [&](kvc_status got, std::string_view what) {
-    c.expect(got == KVC_E_ARG, "KVC-P-063", "{} answered {}", what, got);
+    c.expect(got == KVC_E_ARG, "KVC-P-063", "{} answered {}", what, host::Said{got});
   };
   refused(raw.lookup(2, 0, 0), "0 tokens");
   refused(raw.lookup(2, 49, 64), "64 device tokens of 49");
@@ -203,7 +205,7 @@ void bad_lookups(Context& c) {
   if (f.tokens == 0) return;
   w.take(2, f.tokens);
   c.expect(w.lookup(2).status == KVC_E_STATE, "KVC-P-063",
-           "a lookup while the load has no verdict answered {}", w.lookup(2).status);
+           "a lookup while the load has no verdict answered {}", host::Said{w.lookup(2).status});
   w.step();
   c.expect(w.lookup(2).status == KVC_OK, "KVC-P-063", "a lookup after the verdict failed");
 }
@@ -217,7 +219,7 @@ void lookups_repeat(Context& c) {
   for (int turn = 0; turn < 20; ++turn) {
     for (std::uint64_t id = 1; id <= 3; ++id) {
       const Found f = w.lookup(10 + id);
-      c.need(f.status == KVC_OK, "KVC-P-064", "lookup {} answered {}", turn, f.status);
+      c.need(f.status == KVC_OK, "KVC-P-064", "lookup {} answered {}", turn, host::Said{f.status});
       if (turn == 0) first.push_back(f.tokens);
       c.expect(f.tokens == first[id - 1], "KVC-P-064", "lookup {} of {}: {} tokens, first {}", turn,
                10 + id, f.tokens, first[id - 1]);
@@ -266,7 +268,8 @@ void leases_hold(Context& c) {
   const auto v = std::find_if(done.verdicts.begin(), done.verdicts.end(),
                               [&](const kvc_verdict& one) { return one.job == job; });
   c.need(v != done.verdicts.end(), "KVC-P-091", "job {} has no verdict", job);
-  c.expect(v->status == KVC_OK, "KVC-P-065", "what was offered could not be loaded: {}", v->status);
+  c.expect(v->status == KVC_OK, "KVC-P-065", "what was offered could not be loaded: {}",
+           host::Said{v->status});
   c.expect(w.wrong_bytes(w.request(3), 0, f.tokens).empty(), "KVC-P-075", "wrong: {}",
            w.wrong_bytes(w.request(3), 0, f.tokens));
 }
@@ -277,7 +280,7 @@ void cancels(Context& c) {
   w.begin(2, prompt(1, 2));
   const auto cancel = [&](std::string_view when) {
     const kvc_status s = w.lookup_cancel(2);
-    c.expect(s == KVC_OK, "KVC-P-066", "lookup_cancel {} answered {}", when, s);
+    c.expect(s == KVC_OK, "KVC-P-066", "lookup_cancel {} answered {}", when, host::Said{s});
   };
   cancel("before any lookup");
   w.lookup(2);
@@ -302,7 +305,7 @@ void before_set_ranks(Context& c) {
   w.begin(1, prompt(1, 2));
   const Found f = w.lookup(1);
   c.expect(f.status == KVC_OK && f.tokens == 0 && f.why == KVC_WHY_NO_RANKS, "KVC-P-042",
-           "status {}, {} tokens, why {}", f.status, f.tokens, f.why);
+           "status {}, {} tokens, why {}", host::Said{f.status}, f.tokens, f.why);
   w.end(1, KVC_END_ABORT);
 }
 
@@ -317,11 +320,12 @@ void later_is_attached(Context& c) {
   w.begin(3, tokens);
   const Found f = w.lookup(3);
   c.expect(f.status == KVC_OK || (f.status == KVC_LATER && f.why == KVC_WHY_ATTACHED), "KVC-P-060",
-           "beside an open load of the same tokens: status {}, why {}", f.status, f.why);
+           "beside an open load of the same tokens: status {}, why {}", host::Said{f.status},
+           f.why);
   w.step();
   const Found after = w.lookup(3);
-  c.expect(after.status == KVC_OK, "KVC-P-060", "after that load: status {}, why {}", after.status,
-           after.why);
+  c.expect(after.status == KVC_OK, "KVC-P-060", "after that load: status {}, why {}",
+           host::Said{after.status}, after.why);
   w.take(3, after.tokens);
   w.step();
   w.end(2);

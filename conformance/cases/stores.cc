@@ -7,6 +7,7 @@
 
 #include "conformance/cases/families.h"
 #include "conformance/cases/support.h"
+#include "host_stub/loader/status_text.h"
 
 namespace kvc::conform {
 
@@ -168,17 +169,17 @@ void wrong_steps(Context& c) {
   for (const std::uint64_t wrong :
        {std::uint64_t{0}, std::uint64_t{2}, std::uint64_t{1} << 63U, UINT64_MAX}) {
     const kvc_status s = w.try_plan(p, wrong);
-    c.expect(s < 0, "KVC-P-081", "step {} as the first answered {}", wrong, s);
+    c.expect(s < 0, "KVC-P-081", "step {} as the first answered {}", wrong, host::Said{s});
     const kvc_offer_counts after = w.counts().all_offers;
     c.expect(std::memcmp(&before, &after, sizeof before) == 0, "KVC-P-081",
              "a refused step changed the counts of offers");
   }
   const kvc_status right = w.try_plan(p);
-  c.need(right == KVC_OK, "KVC-P-081", "the right step after refused ones answered {}: {}", right,
-         w.last_error());
+  c.need(right == KVC_OK, "KVC-P-081", "the right step after refused ones answered {}: {}",
+         host::Said{right}, w.last_error());
   Planned again;
   const kvc_status twice = w.try_plan(again, 1);
-  c.expect(twice < 0, "KVC-P-081", "step 1 a second time answered {}", twice);
+  c.expect(twice < 0, "KVC-P-081", "step 1 a second time answered {}", host::Said{twice});
   w.submit(p);
   w.pump();
   w.complete(w.reports());
@@ -312,8 +313,8 @@ void store_limit(Context& c) {
   World w(c, c.plain());
   for (const std::uint64_t limit : {0U, 15U, 16U, 40U}) {
     const std::uint64_t id = 1 + limit;
-    c.need(w.try_begin(id, prompt(id, 4), 0, 0, KVC_NO_LIMIT, limit) == KVC_OK, "KVC-P-050",
-           "request_begin: {}", w.last_error());
+    const kvc_status begun = w.try_begin(id, prompt(id, 4), 0, 0, KVC_NO_LIMIT, limit);
+    c.need(begun == KVC_OK, rig::begin_rule(begun), "request_begin: {}", w.last_error());
     w.take(id, 0);
     w.compute(id, 64);
     w.step();

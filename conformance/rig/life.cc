@@ -1,4 +1,5 @@
 #include "conformance/rig/life.h"
+#include "host_stub/loader/status_text.h"
 
 #include <kvc/kvc_util.h>
 
@@ -108,7 +109,7 @@ void Life::come() {
   const kvc_status s = w_.try_begin(++last_id_, t, flags, 0, limit,
                                     choices_.chance(8) ? choices_.below(60) : KVC_NO_LIMIT);
   // Shells of ended requests with open copies may still count.
-  need(s == KVC_OK || s == KVC_E_FULL, "KVC-P-051", "request_begin answered {}", s);
+  need(s == KVC_OK || s == KVC_E_FULL, "KVC-P-051", "request_begin answered {}", host::Said{s});
   Live l;
   l.prompt = t.size();
   live_[last_id_] = l;
@@ -116,7 +117,8 @@ void Life::come() {
 
 void Life::admit(std::uint64_t id, Live& l) {
   const Found f = w_.lookup(id, 0, choices_.chance(6) ? choices_.below(80) : KVC_NO_LIMIT);
-  need(f.status == KVC_OK || f.status == KVC_LATER, "KVC-P-012", "lookup answered {}", f.status);
+  need(f.status == KVC_OK || f.status == KVC_LATER, "KVC-P-012", "lookup answered {}",
+       host::Said{f.status});
   const Request& r = w_.request(id);
   need(f.tokens < r.tokens.size() && f.tokens % w_.setup().h == 0, "KVC-P-060",
        "{} of {} tokens offered, h is {}", f.tokens, r.tokens.size(), w_.setup().h);
@@ -125,7 +127,7 @@ void Life::admit(std::uint64_t id, Live& l) {
   if (f.status == KVC_LATER || choices_.chance(3)) return;
   if (choices_.chance(8)) {
     const kvc_status s = w_.lookup_cancel(id);
-    need(s == KVC_OK, "KVC-P-066", "lookup_cancel answered {}", s);
+    need(s == KVC_OK, "KVC-P-066", "lookup_cancel answered {}", host::Said{s});
     if (choices_.chance(2)) return;
   }
   l.accepted = f.tokens;
@@ -225,7 +227,7 @@ std::vector<kvc_handoff> Life::last_states(std::uint64_t id) {
 void Life::reset() {
   const std::uint64_t flags = choices_.chance(3) ? KVC_RESET_INVALIDATE : 0;
   const kvc_status s = w_.reset(flags);
-  need(s == KVC_OK || s == KVC_LATER, "KVC-P-101", "reset answered {}", s);
+  need(s == KVC_OK || s == KVC_LATER, "KVC-P-101", "reset answered {}", host::Said{s});
   reach_.reset();
   // What live requests have on the device may be stored again, unless the weights changed.
   for (const auto& [id, l] : live_) {
@@ -297,7 +299,7 @@ void Life::complete() {
 }
 
 void Life::take(const Completed& c) {
-  need(c.status == KVC_OK, "KVC-P-094", "complete answered {}", c.status);
+  need(c.status == KVC_OK, "KVC-P-094", "complete answered {}", host::Said{c.status});
   for (const kvc_verdict& v : c.verdicts) {
     const auto it = live_.find(v.request);
     if (it == live_.end() || it->second.job != v.job) continue;

@@ -1,4 +1,5 @@
 #include "conformance/rig/watch.h"
+#include "host_stub/loader/status_text.h"
 
 #include <kvc/kvc_util.h>
 
@@ -62,6 +63,25 @@ kvc_plugin_api real_table;
 std::atomic<Judge*> judge{nullptr};
 std::atomic<bool> any_table{false};
 thread_local const Slot* inside = nullptr;
+Trace own_trace;
+std::atomic<Trace*> trace{&own_trace};
+
+// Tells the trace of a call while it runs.
+class Told {
+ public:
+  explicit Told(const char* name)
+      : trace_(trace.load(std::memory_order_relaxed)),
+        outer_(trace_->inside.exchange(name, std::memory_order_relaxed)) {
+    trace_->last.store(name, std::memory_order_relaxed);
+  }
+  Told(const Told&) = delete;
+  Told& operator=(const Told&) = delete;
+  ~Told() { trace_->inside.store(outer_, std::memory_order_relaxed); }
+
+ private:
+  Trace* trace_;
+  const char* outer_;
+};
 
 void count(Table& table, const char* function) {
   const Slot* const slot = inside;
@@ -94,7 +114,7 @@ void judge_status(const Slot& slot, kvc_status s) {
   const bool waits_on =
       name == "lookup" || name == "reset" || name == "wait" || name.starts_with("pump_");
   if (is_known(s) && (s != KVC_MORE || drains) && (s != KVC_LATER || waits_on)) return;
-  to->fail("KVC-P-012", fmt::format("{} answered status {}", name, s));
+  to->fail("KVC-P-012", fmt::format("{} answered status {}", name, host::Said{s}));
 }
 
 template <std::size_t index, class Result, class... Args>
@@ -105,6 +125,7 @@ struct Thunk {
     __builtin_memcpy(&real, reinterpret_cast<const char*>(&real_table) + slots[index].offset,
                      sizeof real);
     const Slot* const before = inside;
+    const Told told(slots[index].name);
     inside = &slots[index];
     if constexpr (std::is_same_v<Result, kvc_status>) {
       const kvc_status s = real(args...);
@@ -181,6 +202,17 @@ bool may_call_host() {
 const char* current_slot() { return inside == nullptr ? nullptr : inside->name; }
 
 bool active() { return any_table; }
+
+void trace_into(Trace* to) { trace = to; }
+
+std::string where(const Trace& t) {
+  if (const char* const slot = t.inside.load(); slot != nullptr) {
+    return fmt::format("inside {}", slot);
+  }
+  const char* const last = t.last.load();
+  return last == nullptr ? std::string("before the first call")
+                         : fmt::format("inside no call; the last one was {}", last);
+}
 
 EntryScope::EntryScope() { inside = entry_slot; }
 EntryScope::~EntryScope() { inside = nullptr; }

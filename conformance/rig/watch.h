@@ -3,6 +3,7 @@
 #pragma once
 #include <kvc/kvc.h>
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -35,6 +36,19 @@ std::vector<Seen> seen_waits();
 // Clocks of the system read inside any slot since the last forget.
 std::uint64_t seen_clocks();
 void forget();
+
+// Which call runs. Another process may read it, if it lies in memory that both have: the names are
+// constants of this program.
+//
+// Threads: any; of several calls at a time the newest is told.
+struct Trace {
+  std::atomic<const char*> inside{nullptr};  // NULL: none
+  std::atomic<const char*> last{nullptr};    // the newest call so far
+};
+// From now on calls are told to `trace`, which must stay.
+void trace_into(Trace* trace);
+// "inside lookup", "inside no call; the last one was lookup", "before the first call".
+std::string where(const Trace& trace);
 
 // Counts as a call marked noalloc and nowait: what is called before there is a table.
 class EntryScope {

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "conformance/rig/watch.h"
+#include "host_stub/loader/status_text.h"
 
 namespace kvc::rig {
 
@@ -194,13 +195,14 @@ void World::judge_opened(kvc_status status, const void* handle, std::string_view
     need(handle != nullptr, "KVC-P-030", "{} answered KVC_OK and no handle", slot);
     return;
   }
-  expect(handle == nullptr, "KVC-P-030", "{} answered {} and left a handle in *out", slot, status);
+  expect(handle == nullptr, "KVC-P-030", "{} answered {} and left a handle in *out", slot,
+         host::Said{status});
   expect(!setup_.host_log || !lines.empty(), "KVC-P-030", "{} answered {} and logged nothing", slot,
-         status);
+         host::Said{status});
   if (setup_.may_decline && (status == KVC_E_ARG || status == KVC_E_UNSUPPORTED)) {
     throw Declined(fmt::format("{} declined this layout: {}", slot, why));
   }
-  need(false, "KVC-P-030", "{} answered {}: {}", slot, status, why);
+  need(false, "KVC-P-030", "{} answered {}: {}", slot, host::Said{status}, why);
 }
 
 void World::open_all() {
@@ -222,9 +224,10 @@ void World::open_all() {
     KVC_CLEAR(&infos_[r]);
     s = api().register_regions(rank, &list, &infos_[r]);
     if (setup_.may_decline && s == KVC_E_UNSUPPORTED) {
-      throw Declined(fmt::format("register_regions declined these regions (status {})", s));
+      throw Declined(
+          fmt::format("register_regions declined these regions (status {})", host::Said{s}));
     }
-    need(s == KVC_OK, "KVC-P-043", "register_regions of rank {} answered {}: {}", r, s,
+    need(s == KVC_OK, "KVC-P-043", "register_regions of rank {} answered {}: {}", r, host::Said{s},
          last_error_of(r));
     keep_info(r);
   }
@@ -235,8 +238,8 @@ void World::join_ranks() {
   const kvc_list list = in_list(infos_, infos_.size());
   kvc_list usable{};
   const kvc_status s = api().set_ranks(sched_, &list, &usable);
-  need(s == KVC_OK, "KVC-P-041", "set_ranks of {} ranks answered {}: {}", setup_.ranks, s,
-       last_error());
+  need(s == KVC_OK, "KVC-P-041", "set_ranks of {} ranks answered {}: {}", setup_.ranks,
+       host::Said{s}, last_error());
   for (std::uint64_t i = 0; i < usable.count; ++i) {
     kvc_class c{};
     need(KVC_READ_AT(kvc_class, &c, &usable, i) == KVC_OK, "KVC-P-040",

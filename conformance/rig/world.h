@@ -121,6 +121,11 @@ struct Request {
   std::vector<std::vector<std::int64_t>> tables;
 };
 
+// What a request_begin breaks that refuses what is right: KVC_E_FULL is for what exceeds limits.
+constexpr RuleId begin_rule(kvc_status refusal) {
+  return refusal == KVC_E_FULL ? RuleId("KVC-P-051") : RuleId("KVC-P-050");
+}
+
 struct Found {
   kvc_status status = KVC_OK;
   std::uint64_t tokens = 0;

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "conformance/rig/world.h"
+#include "host_stub/loader/status_text.h"
 
 namespace kvc::rig {
 
@@ -81,7 +82,8 @@ kvc_status World::try_begin(std::uint64_t id, Tokens tokens, std::uint32_t flags
 
 Request& World::begin(std::uint64_t id, Tokens tokens, std::uint32_t flags, std::uint64_t salt) {
   const kvc_status s = try_begin(id, std::move(tokens), flags, salt);
-  need(s == KVC_OK, "KVC-P-050", "request_begin of {} answered {}: {}", id, s, last_error());
+  need(s == KVC_OK, begin_rule(s), "request_begin of {} answered {}: {}", id, host::Said{s},
+       last_error());
   return requests_.at(id);
 }
 
@@ -174,7 +176,8 @@ kvc_job World::take(std::uint64_t id, std::uint64_t accepted, std::uint64_t devi
   kvc_alloc_out out{};
   const kvc_status s = try_take(id, accepted, out);
   need(s == KVC_OK, accepted == 0 ? RuleId("KVC-P-070") : RuleId("KVC-P-065"),
-       "alloc_update of {} with {} accepted tokens answered {}: {}", id, accepted, s, last_error());
+       "alloc_update of {} with {} accepted tokens answered {}: {}", id, accepted, host::Said{s},
+       last_error());
   need(accepted == 0 || out.job != 0, "KVC-P-073", "{} accepted tokens of {} gave no job", accepted,
        id);
   return out.job;
@@ -182,7 +185,8 @@ kvc_job World::take(std::uint64_t id, std::uint64_t accepted, std::uint64_t devi
 
 std::uint64_t World::load(std::uint64_t id, std::uint64_t device) {
   const Found f = lookup(id, device);
-  need(f.status == KVC_OK, "KVC-P-063", "lookup of {} answered {}: {}", id, f.status, last_error());
+  need(f.status == KVC_OK, "KVC-P-063", "lookup of {} answered {}: {}", id, host::Said{f.status},
+       last_error());
   const kvc_job job = take(id, f.tokens, device);
   if (job == 0) return 0;
   const Completed c = step();
@@ -191,7 +195,7 @@ std::uint64_t World::load(std::uint64_t id, std::uint64_t device) {
   need(verdict != c.verdicts.end(), "KVC-P-091",
        "the step that planned load job {} and its copies brought no verdict", job);
   expect(verdict->status == KVC_OK, "KVC-P-095", "load job {} ended {}, nothing had failed", job,
-         verdict->status);
+         host::Said{verdict->status});
   Request& r = request(id);
   const std::string wrong =
       verdict->status == KVC_OK ? wrong_bytes(r, device, device + f.tokens) : std::string();
@@ -287,8 +291,8 @@ kvc_status World::try_plan(Planned& out, std::optional<std::uint64_t> number) {
 Planned World::plan() {
   Planned out;
   const kvc_status s = try_plan(out);
-  need(s == KVC_OK, "KVC-P-081", "build_store_jobs of step {} answered {}: {}", next_step, s,
-       last_error());
+  need(s == KVC_OK, "KVC-P-081", "build_store_jobs of step {} answered {}: {}", next_step,
+       host::Said{s}, last_error());
   return out;
 }
 
@@ -302,10 +306,10 @@ void World::submit_to(std::uint32_t rank, const Planned& plan, std::uint64_t fen
   fence_max_ = std::max(fence_max_, fence);
   const kvc_status loads = api().submit_loads(ranks_[rank], bytes, &f);
   need(loads == KVC_OK, "KVC-P-120", "submit_loads of step {} to rank {} answered {}: {}",
-       plan.step, rank, loads, last_error_of(rank));
+       plan.step, rank, host::Said{loads}, last_error_of(rank));
   const kvc_status stores = api().submit_stores(ranks_[rank], bytes, &f);
   need(stores == KVC_OK, "KVC-P-120", "submit_stores of step {} to rank {} answered {}: {}",
-       plan.step, rank, stores, last_error_of(rank));
+       plan.step, rank, host::Said{stores}, last_error_of(rank));
 }
 
 void World::submit(const Planned& plan) {
@@ -319,12 +323,13 @@ void World::pump_one(std::uint32_t rank) {
     const std::uint64_t ns = may_end ? std::uint64_t{20} * 1'000'000'000 : 5'000'000;
     const kvc_status s = api().wait(ranks_.at(rank), nullptr, 0, ns);
     need(s == KVC_OK || (!may_end && s == KVC_LATER), "KVC-P-124",
-         "wait for all jobs of rank {} answered {} after {} ms", rank, s, ns / 1'000'000);
+         "wait for all jobs of rank {} answered {} after {} ms", rank, host::Said{s},
+         ns / 1'000'000);
     return;
   }
   for (int i = 0; i < 100'000; ++i) {
     const kvc_status s = api().pump_rank(ranks_.at(rank), 64);
-    need(s >= 0, "KVC-P-021", "pump_rank of rank {} answered {}", rank, s);
+    need(s >= 0, "KVC-P-021", "pump_rank of rank {} answered {}", rank, host::Said{s});
     if (s == KVC_OK) return;
   }
   need(false, "KVC-P-021", "pump_rank of rank {} answers KVC_LATER for ever", rank);
@@ -337,7 +342,7 @@ void World::pump() {
 void World::wait_all() {
   for (kvc_rank* r : ranks_) {
     const kvc_status s = api().wait(r, nullptr, 0, std::uint64_t{60} * 1'000'000'000);
-    need(s == KVC_OK, "KVC-P-124", "wait for all jobs answered {} after a minute", s);
+    need(s == KVC_OK, "KVC-P-124", "wait for all jobs answered {} after a minute", host::Said{s});
   }
 }
 
@@ -345,7 +350,7 @@ std::vector<std::uint8_t> World::report_of(std::uint32_t rank) {
   kvc_progress p{};
   p.struct_size = sizeof p;
   const kvc_status s = api().progress(ranks_.at(rank), &p);
-  need(s == KVC_OK, "KVC-P-122", "progress of rank {} answered {}", rank, s);
+  need(s == KVC_OK, "KVC-P-122", "progress of rank {} answered {}", rank, host::Said{s});
   for (std::uint64_t i = 0; i < p.loads.count; ++i) {
     kvc_load_done d{};
     need(KVC_READ_AT(kvc_load_done, &d, &p.loads, i) == KVC_OK, "KVC-P-122",
@@ -469,7 +474,8 @@ kvc_job World::end(std::uint64_t id, std::int32_t reason, std::optional<std::uin
                    const std::vector<kvc_handoff>& given) {
   kvc_end_out out{};
   const kvc_status s = try_end(id, reason, confirmed.value_or(request(id).computed), given, out);
-  need(s == KVC_OK, "KVC-P-096", "request_end of {} answered {}: {}", id, s, last_error());
+  need(s == KVC_OK, "KVC-P-096", "request_end of {} answered {}: {}", id, host::Said{s},
+       last_error());
   drop_blocks(id);
   requests_.erase(id);
   return out.job;
@@ -507,8 +513,8 @@ std::uint64_t World::hit(const Tokens& tokens, std::uint64_t salt, std::uint64_t
   static std::uint64_t id = std::uint64_t{1} << 40U;
   begin(++id, tokens, 0, salt);
   const Found f = lookup(id, device);
-  expect(f.status == KVC_OK, "KVC-P-063", "lookup of a fresh request answered {}, why {}", f.status,
-         f.why);
+  expect(f.status == KVC_OK, "KVC-P-063", "lookup of a fresh request answered {}, why {}",
+         host::Said{f.status}, f.why);
   end(id, KVC_END_ABORT);
   return f.tokens;
 }

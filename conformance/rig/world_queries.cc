@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "conformance/rig/world.h"
+#include "host_stub/loader/status_text.h"
 
 namespace kvc::rig {
 
@@ -39,7 +40,7 @@ kvc_boundary_stats World::counts() {
   kvc_boundary_stats c{};
   c.struct_size = sizeof c;
   const kvc_status s = api().boundary_stats(sched_, &c);
-  need(s == KVC_OK, "KVC-P-110", "boundary_stats answered {}", s);
+  need(s == KVC_OK, "KVC-P-110", "boundary_stats answered {}", host::Said{s});
   return c;
 }
 
@@ -47,7 +48,7 @@ kvc_pending World::pending() {
   kvc_pending p{};
   p.struct_size = sizeof p;
   const kvc_status s = api().has_pending(sched_, &p);
-  need(s == KVC_OK, "KVC-P-112", "has_pending answered {}", s);
+  need(s == KVC_OK, "KVC-P-112", "has_pending answered {}", host::Said{s});
   return p;
 }
 
@@ -56,7 +57,8 @@ std::vector<kvc_stat> World::all_stats() {
   api().stats(sched_, nullptr, sizeof(kvc_stat), 0, &needed);
   std::vector<kvc_stat> rows(needed);
   const kvc_status s = api().stats(sched_, rows.data(), sizeof(kvc_stat), rows.size(), &needed);
-  need(s == KVC_OK, "KVC-P-111", "stats with room for {} rows answered {}", rows.size(), s);
+  need(s == KVC_OK, "KVC-P-111", "stats with room for {} rows answered {}", rows.size(),
+       host::Said{s});
   return rows;
 }
 
@@ -94,7 +96,7 @@ std::string World::explain(std::uint64_t id) {
   std::string text(needed, ' ');
   const kvc_status again = api().explain(sched_, id, text.data(), text.size(), &needed);
   need(again == KVC_OK, "KVC-P-011", "explain with {} bytes of room, all it asked for, answered {}",
-       text.size(), again);
+       text.size(), host::Said{again});
   return text;
 }
 
@@ -104,7 +106,7 @@ std::string World::last_error() {
   std::string text(needed, ' ');
   const kvc_status s = api().last_error_scheduler(sched_, text.data(), text.size(), &needed);
   need(s == KVC_OK, "KVC-P-011", "last_error_scheduler with {} bytes of room answered {}",
-       text.size(), s);
+       text.size(), host::Said{s});
   return text;
 }
 
@@ -114,7 +116,7 @@ std::string World::last_error_of(std::uint32_t rank) {
   std::string text(needed, ' ');
   const kvc_status s = api().last_error_rank(ranks_.at(rank), text.data(), text.size(), &needed);
   need(s == KVC_OK, "KVC-P-011", "last_error_rank with {} bytes of room answered {}", text.size(),
-       s);
+       host::Said{s});
   return text;
 }
 
@@ -124,7 +126,7 @@ std::string World::verify() {
   library_.test()->verify(sched_, nullptr, 0, &needed);
   std::string text(needed, ' ');
   const kvc_status s = library_.test()->verify(sched_, text.data(), text.size(), &needed);
-  need(s == KVC_OK, "KVC-P-011", "verify answered {}", s);
+  need(s == KVC_OK, "KVC-P-011", "verify answered {}", host::Said{s});
   return text;
 }
 
@@ -134,7 +136,7 @@ std::vector<kvc_event> World::events() {
     std::vector<kvc_event> some(16);
     std::uint64_t n = 0;
     const kvc_status s = api().take_events(sched_, some.data(), sizeof(kvc_event), some.size(), &n);
-    need(s == KVC_OK || s == KVC_MORE, "KVC-P-114", "take_events answered {}", s);
+    need(s == KVC_OK || s == KVC_MORE, "KVC-P-114", "take_events answered {}", host::Said{s});
     need(n <= some.size(), "KVC-P-114", "take_events wrote {} events into room for {}", n,
          some.size());
     all.insert(all.end(), some.begin(), some.begin() + static_cast<std::ptrdiff_t>(n));

@@ -62,8 +62,9 @@ std::string quoted(const std::string& word) {
 }
 
 template <class T>
-CLI::Option* add_number(CLI::App& app, const std::string& name, T& to, const std::string& help) {
-  return kvc::host::add_number(app, name, help, {.max = std::numeric_limits<T>::max()},
+CLI::Option* add_number(CLI::App& app, const std::string& name, T& to, std::uint64_t min,
+                        const std::string& help) {
+  return kvc::host::add_number(app, name, help, {.min = min, .max = std::numeric_limits<T>::max()},
                                [&to](std::uint64_t v) { to = static_cast<T>(v); });
 }
 
@@ -113,16 +114,20 @@ std::optional<int> parse(Arguments& a, int argc, char** argv) {
   app.add_option("--only", a.only, "run the cases whose id matches this regular expression");
   app.add_flag("--list", a.list, "list the cases and their requirements");
   const CLI::Option* const seed =
-      add_number(app, "--seed", a.seed, "random cases run this seed alone");
+      add_number(app, "--seed", a.seed, 0, "random cases run this seed alone");
   app.add_flag("--in-process", a.in_process, "run the cases in this process, for debuggers");
-  add_number(app, "--jobs", a.jobs, "cases at a time (default: one per core)");
-  add_number(app, "--timeout", a.timeout, "seconds per case (default: the case's own)");
+  add_number(app, "--jobs", a.jobs, 1, "cases at a time (default: one per core)");
+  add_number(app, "--timeout", a.timeout, 1, "seconds per case (default: the case's own)");
   app.add_option("--json", a.json, "write the report, schema kvc.conform/1");
   app.add_option("--junit", a.junit, "write the report as JUnit XML");
+  app.set_version_flag("--version", "kvc-conform " KVC_CONFORM_VERSION, "print the version");
+  app.footer(
+      "Exit codes: 0 nothing failed, crashed or timed out; 1 something did; 2 wrong input, nothing "
+      "was run.");
   app.allow_extras();
   try {
     app.parse(argc, argv);
-  } catch (const CLI::CallForHelp& e) {
+  } catch (const CLI::Success& e) {  // help and version
     return app.exit(e);
   } catch (const CLI::ParseError& e) {
     return refuse(e.what());
@@ -172,8 +177,8 @@ int run(const Arguments& a, const std::vector<Case>& cases, const RunOptions& op
           fmt::format("{} with the options of {}: {}", loaded.plugin.name, a.config, why));
     }
   }
-  fmt::print("kvc-conform: {} {} ({}), {} cases\n", loaded.plugin.name, loaded.plugin.version,
-             loaded.plugin.path, cases.size());
+  fmt::print("kvc-conform: {} {} ({}), {} cases\n", printable(loaded.plugin.name),
+             printable(loaded.plugin.version), loaded.plugin.path, cases.size());
   const auto begun = std::chrono::steady_clock::now();
   const std::vector<CaseResult> results = run_cases(cases, options, [&](const CaseResult& r) {
     const std::string line = line_of(r, repeat_command(options, r.id));

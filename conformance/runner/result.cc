@@ -4,6 +4,7 @@
 
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "conformance/rules/rules.h"
 
@@ -106,6 +107,11 @@ std::string xml(std::string_view text) {
   return out;
 }
 
+// The rule was broken, and is not only what a case is about that did not come to its end.
+bool was_found(const CaseResult& r) {
+  return r.outcome == Outcome::fail || r.detail.starts_with(r.rule + ": ");
+}
+
 double seconds_of(std::uint64_t ms) { return static_cast<double>(ms) / 1000; }
 
 std::string_view text_of_rule(std::string_view id) {
@@ -148,36 +154,57 @@ std::string junit_of(const Plugin& plugin, const std::vector<CaseResult>& result
   return out + "</testsuite>\n";
 }
 
+std::string printable(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    const auto u = static_cast<unsigned char>(c);
+    const bool plain = c == '\n' || (u >= 0x20 && u < 0x7F);
+    out += plain ? std::string(1, c) : fmt::format("\\x{:02x}", u);
+  }
+  return out;
+}
+
 std::string line_of(const CaseResult& r, std::string_view repeat) {
   if (r.outcome == Outcome::pass) return {};
-  std::string detail = r.detail;
+  std::string detail = printable(r.detail);
   for (std::size_t at = 0; (at = detail.find('\n', at)) != std::string::npos;) {
     detail.replace(at, 1, "\n    ");
     at += 5;
   }
   if (r.outcome == Outcome::skipped) return fmt::format("skipped    {}: {}\n", r.id, detail);
   if (r.outcome == Outcome::warning) return fmt::format("warning    {}: {}\n", r.id, detail);
-  return fmt::format("{:<10} {}: {} ({})\n    {}\n    again: {}\n", word_of(r.outcome), r.id,
-                     r.rule, text_of_rule(r.rule), detail, repeat);
+  return fmt::format("{:<10} {}: {}{} ({})\n    {}\n    again: {}\n", word_of(r.outcome), r.id,
+                     was_found(r) ? "" : "a case about ", r.rule, text_of_rule(r.rule), detail,
+                     repeat);
 }
 
 std::string broken_rules(const std::vector<CaseResult>& results) {
   std::map<std::string, std::uint64_t> cases_of;
+  std::set<std::string> open;
   for (const CaseResult& r : results) {
     if (r.outcome == Outcome::pass || r.outcome == Outcome::skipped ||
         r.outcome == Outcome::warning) {
       continue;
     }
-    ++cases_of[r.rule];
+    if (was_found(r)) {
+      ++cases_of[r.rule];
+    } else {
+      open.insert(r.rule);
+    }
   }
-  if (cases_of.empty()) return {};
-  std::string text = "\nrequirements that do not hold (docs/abi.md says what follows from each):\n";
+  std::string text;
+  if (!cases_of.empty()) {
+    text += "\nrequirements that do not hold (docs/abi.md says what follows from each):\n";
+  }
   for (const auto& [id, cases] : cases_of) {
     const rules::Rule* const rule = rules::find_rule(id);
     text += fmt::format("{} in {} case{}: {}\n", id, cases, cases == 1 ? "" : "s",
                         rule == nullptr ? std::string_view("?") : rule->text);
   }
-  return text;
+  for (const auto& [id, cases] : cases_of) open.erase(id);
+  if (open.empty()) return text;
+  return text + fmt::format("\nnot decided, as their cases crashed or ran out of time: {}\n",
+                            fmt::join(open, ", "));
 }
 
 std::string summary_line(const std::vector<CaseResult>& results, double seconds) {

@@ -41,10 +41,13 @@ Summary summary_of(const std::vector<CaseResult>& results);
 std::string json_of(const Plugin& plugin, const std::vector<CaseResult>& results);
 // The JUnit dialect that CI systems read.
 std::string junit_of(const Plugin& plugin, const std::vector<CaseResult>& results);
+// Without control characters and without bytes that are no ASCII: \x1b and so on. Texts come from
+// the connector.
+std::string printable(std::string_view text);
 // One line per case that did not simply pass.
 std::string line_of(const CaseResult& result, std::string_view repeat);
-// The requirements that were broken, each with its text and in how many cases it came first. Empty:
-// none.
+// The requirements that were broken, each with its text and in how many cases it came first, and
+// those about which nothing is known, as their cases crashed or ran out of time. Empty: none.
 std::string broken_rules(const std::vector<CaseResult>& results);
 std::string summary_line(const std::vector<CaseResult>& results, double seconds);
 

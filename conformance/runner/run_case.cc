@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -147,15 +148,18 @@ void run_here(const Case& one, const RunOptions& options, Recorder& recorder) {
 // What the messages of a case that ended by itself make.
 void add_message(CaseResult& result, bool& ended, const Message& m) {
   switch (m.kind) {
-    case 'F':
+    case 'F': {
+      const std::string line = m.rule + ": " + m.text;
       if (result.outcome != Outcome::fail) {
         result.rule = m.rule;
         result.detail.clear();
       }
       result.outcome = Outcome::fail;
+      if (("\n" + result.detail + "\n").find("\n" + line + "\n") != std::string::npos) break;
       if (!result.detail.empty()) result.detail += "\n";
-      result.detail += m.rule + ": " + m.text;
+      result.detail += line;
       break;
+    }
     case 'S':
     case 'W':
       if (result.outcome == Outcome::fail) break;
@@ -198,6 +202,31 @@ std::optional<Message> take_message(std::string& bytes) {
   return m;
 }
 
+// What a child process tells of the call that it makes.
+class SharedTrace {
+ public:
+  SharedTrace() {
+    void* const memory = ::mmap(nullptr, sizeof(rig::watch::Trace), PROT_READ | PROT_WRITE,
+                                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) throw std::runtime_error("no shared memory");
+    trace_.reset(new (memory) rig::watch::Trace);
+  }
+  [[nodiscard]] rig::watch::Trace* get() { return trace_.get(); }
+
+ private:
+  struct Unmap {
+    void operator()(rig::watch::Trace* t) const { ::munmap(t, sizeof *t); }
+  };
+  std::unique_ptr<rig::watch::Trace, Unmap> trace_;
+};
+
+// "exit code 3", "signal 11 (SIGSEGV)".
+std::string end_of_process(int status) {
+  return WIFSIGNALED(status)
+             ? fmt::format("signal {} (SIG{})", WTERMSIG(status), ::sigabbrev_np(WTERMSIG(status)))
+             : fmt::format("exit code {}", WEXITSTATUS(status));
+}
+
 struct Child {
   const Case* one = nullptr;
   std::size_t index = 0;
@@ -208,6 +237,7 @@ struct Child {
   CaseResult result;
   bool ended = false;
   bool killed = false;
+  SharedTrace trace;
 };
 
 Child start(const Case& one, std::size_t index, const RunOptions& options) {
@@ -224,6 +254,7 @@ Child start(const Case& one, std::size_t index, const RunOptions& options) {
   if (child.pid == 0) {
     ::setpgid(0, 0);
     ::close(ends[0]);
+    rig::watch::trace_into(child.trace.get());
     Recorder recorder([to = ends[1]](const Message& m) { send(to, m); });
     run_here(one, options, recorder);
     // Not exit: handlers of the connector are not what is tested, and there may be threads of it.
@@ -254,15 +285,13 @@ void finish(Child& child) {
   if (child.killed) {
     if (r.outcome != Outcome::fail) r.detail.clear();
     r.outcome = Outcome::timed_out;
-    add_detail(r, fmt::format("not over after {} s", r.ms / 1000));
+    add_detail(r, fmt::format("not over after {} s, {}", r.ms / 1000,
+                              rig::watch::where(*child.trace.get())));
   } else if (!child.ended || WIFSIGNALED(status)) {
     if (r.outcome != Outcome::fail) r.detail.clear();
     r.outcome = Outcome::crashed;
-    add_detail(r, WIFSIGNALED(status)
-                      ? fmt::format("killed by signal {} (SIG{})", WTERMSIG(status),
-                                    ::sigabbrev_np(WTERMSIG(status)))
-                      : fmt::format("the process ended with exit code {} inside the case",
-                                    WEXITSTATUS(status)));
+    add_detail(r, fmt::format("the process ended by {} {}", end_of_process(status),
+                              rig::watch::where(*child.trace.get())));
   }
 }
 
@@ -416,12 +445,13 @@ Loaded look_at_library(const RunOptions& options) {
   Loaded loaded;
   loaded.plugin.path = options.path;
   if (late) {
-    loaded.refusal = fmt::format("{}: loading it is not over after {} s", options.path, seconds);
+    loaded.refusal =
+        fmt::format("{}: loading it is not over after {} s [KVC-P-002]", options.path, seconds);
     return loaded;
   }
   if (!first || !second) {
-    loaded.refusal =
-        fmt::format("{}: loading it ends the process (KVC-L-007, status {})", options.path, status);
+    loaded.refusal = fmt::format("{}: loading it ends the process by {} [KVC-P-002]", options.path,
+                                 end_of_process(status));
     return loaded;
   }
   loaded.plugin.name = first->rule;
