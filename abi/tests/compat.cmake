@@ -32,6 +32,8 @@ string(REPLACE "kvc_plugin_entry_v1" "kvc_plugin_entry_v2" header2 "${header2}")
 file(CONFIGURE OUTPUT "${major2}/kvc/kvc.h" CONTENT "${header2}" @ONLY)
 configure_file("${frozen}/include/kvc/kvc_calls.def" "${major2}/kvc/kvc_calls.def" COPYONLY)
 configure_file("${frozen}/include/kvc/kvc_util.h" "${major2}/kvc/kvc_util.h" COPYONLY)
+# The loader names statuses by it.
+configure_file("${CMAKE_SOURCE_DIR}/abi/include/kvc/kvc.hpp" "${major2}/kvc/kvc.hpp" COPYONLY)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${frozen}/include/kvc/kvc.h"
   "${frozen}/include/kvc/kvc_calls.def")
 
