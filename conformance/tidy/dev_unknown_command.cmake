@@ -5,7 +5,7 @@ set(right "dev: no command 'bogus'\n./dev help lists the commands\n")
 if(NOT code EQUAL 1 OR NOT out STREQUAL "" OR NOT err STREQUAL right)
   message(FATAL_ERROR "exit code ${code}, stdout \"${out}\", stderr \"${err}\"")
 endif()
-foreach(line "setup x" "demo x" "test-all x" "tidy x" "help x" "fuzz 1 x" "fmt --check x"
+foreach(line "setup --cuda x" "demo x" "test-all x" "tidy x" "help x" "fuzz 1 x" "fmt --check x"
     "record-vllm a x")
   separate_arguments(words UNIX_COMMAND "${line}")
   list(GET words 0 name)
