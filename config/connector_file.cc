@@ -37,6 +37,25 @@ void warn_of_unused(const toml::table& document, std::vector<std::string>& warni
   }
 }
 
+void warn_of_disk(const SharedOptions& o, std::vector<std::string>& warnings) {
+  const DiskOptions& d = o.disk;
+  if (d.paths.empty()) return;
+  if (!d.checksum) {
+    warnings.push_back("disk.checksum = false: what comes back from disk is not verified");
+  }
+  if (!o.host_unlimited && o.host_blocks == 0 && d.bytes < o.host_bytes) {
+    warnings.push_back(
+        fmt::format("disk.bytes = {} is less than host.bytes = {}: the host pool alone holds more",
+                    d.bytes, o.host_bytes));
+  }
+  if (d.read_deadline_ms > o.load_deadline_ms) {
+    warnings.push_back(fmt::format(
+        "disk.read_deadline_ms = {} is above connector.load_deadline_ms = {}: a load that waits "
+        "for the disk has failed before",
+        d.read_deadline_ms, o.load_deadline_ms));
+  }
+}
+
 void warn_of_times(std::uint64_t load_ms, std::uint64_t store_ms,
                    std::vector<std::string>& warnings) {
   constexpr std::uint64_t short_ms = 100;
@@ -66,6 +85,7 @@ Parsed<ConnectorFile> with_options(const Parsed<Options>& options, std::string_v
   out.blocks_per_chunk = chunk_of(options.value());
   const toml::table document = parse_document(text, file);  // it did parse
   warn_of_unused(document, out.warnings);
+  warn_of_disk(options.value(), out.warnings);
   warn_of_times(options.value().load_deadline_ms, options.value().store_deadline_ms, out.warnings);
   return out;
 }

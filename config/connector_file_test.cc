@@ -101,6 +101,11 @@ BOOST_AUTO_TEST_CASE(values_that_others_make_void_are_warned_of) {
   BOOST_TEST(warnings_of("attach_steps = 3\n").empty());
   BOOST_TEST(one_with(warnings_of("load_deadline_ms = 5\n"), "load_deadline_ms = 5"));
   BOOST_TEST(warnings_of("load_deadline_ms = 100\n").empty());
+  const std::string disk = "[disk]\npaths = [\"/a\"]\n";
+  BOOST_TEST(warnings_of(disk).empty());
+  BOOST_TEST(one_with(warnings_of(disk + "checksum = false\n"), "disk.checksum"));
+  BOOST_TEST(one_with(warnings_of(disk + "bytes = \"1GiB\"\n"), "disk.bytes"));
+  BOOST_TEST(one_with(warnings_of(disk + "read_deadline_ms = 30001\n"), "disk.read_deadline_ms"));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -30,6 +30,7 @@ Parsed<OffloadingOptions> parse_offloading(std::string_view text, std::string_vi
     read_connector(root.table("connector"), options);
     read_host(root.table("host"), options);
     read_shared_cuda(root.table("cuda"), options);
+    read_shared_disk(root.table("disk"), options);
     root.refuse_unknown_keys();
     return options;
   });
@@ -41,7 +42,7 @@ std::string effective_toml(const OffloadingOptions& o) {
          "\nstore_threshold = " + std::to_string(o.store_threshold) +
          "\nmax_tracker_size = " + std::to_string(o.max_tracker_size) + "\n" +
          shared_connector_toml(o) + "\n[host]\n" + shared_host_toml(o) + "\n[cuda]\n" +
-         shared_cuda_toml(o);
+         shared_cuda_toml(o) + "\n" + shared_disk_toml(o);
 }
 
 }  // namespace kvc::config

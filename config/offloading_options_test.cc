@@ -112,6 +112,54 @@ BOOST_AUTO_TEST_CASE(the_example_is_one_line_apart_from_that_of_simple_cpu) {
   BOOST_TEST(good(example("offloading_chunks.toml")).blocks_per_chunk > 1U);
 }
 
+BOOST_AUTO_TEST_CASE(a_disk_tier_is_read_printed_and_taken_out_again) {
+  const auto o = good(R"([disk]
+paths = ["/a", "/b"]
+bytes = "3MiB"
+store = "on_eviction"
+open_blocks = 7
+read_deadline_ms = 8
+write_deadline_ms = 9
+io = "threads"
+direct = false
+sync = true
+checksum = false
+)");
+  kvc::config::DiskOptions expected;
+  expected.paths = {"/a", "/b"};
+  expected.bytes = std::uint64_t{3} << 20U;
+  expected.store = kvc::config::DiskStoreWhen::on_eviction;
+  expected.open_blocks = 7;
+  expected.read_deadline_ms = 8;
+  expected.write_deadline_ms = 9;
+  expected.io = kvc::config::DiskIo::threads;
+  expected.direct = false;
+  expected.sync = true;
+  expected.checksum = false;
+  BOOST_CHECK(o.disk == expected);
+  BOOST_CHECK(good(effective_toml(o)) == o);
+  const auto without = kvc::config::without_disk(effective_toml(o), "c.toml");
+  if (!without.ok()) BOOST_FAIL(without.error().text);
+  BOOST_CHECK(good(without.value()) == OffloadingOptions{});
+  BOOST_TEST(good(example("offloading_disk.toml")).disk.paths.size() == 1U);
+  auto defaults = good(example("offloading_disk.toml"));
+  defaults.disk.paths.clear();
+  BOOST_CHECK(defaults == OffloadingOptions{});
+}
+
+BOOST_AUTO_TEST_CASE(an_impossible_disk_tier_is_refused) {
+  check_has(bad("[disk]\npaths = \"/a\""), {"c.toml:2:", "disk.paths", "array of texts"});
+  check_has(bad("[disk]\npaths = [1]"), {"disk.paths", "array of texts"});
+  check_has(bad("[disk]\npaths = [\"\"]"), {"a path is empty"});
+  check_has(bad("[disk]\npaths = [\"/a\", \"/a\"]"), {"given twice"});
+  check_has(bad("[disk]\npaths = [\"/a\", \"/b\"]\nbytes = \"1MiB\""),
+            {"disk.bytes", "1048576 bytes for 2 paths"});
+  check_has(bad("[disk]\nopen_blocks = 0"), {"disk.open_blocks = 0", "from 1 to 65536"});
+  check_has(bad("[disk]\nstore = \"lazy\""), {"\"write_through\"", "\"on_eviction\""});
+  check_has(bad("[disk]\nio = \"aio\""), {"\"uring\""});
+  check_has(bad("[disk]\npath = \"/a\""), {"did you mean \"paths\"?"});
+}
+
 BOOST_AUTO_TEST_CASE(the_options_of_every_connector_are_found_by_its_name) {
   BOOST_TEST(kvc::config::knows_connector("simple_cpu"));
   BOOST_TEST(kvc::config::knows_connector("offloading"));

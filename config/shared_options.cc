@@ -1,5 +1,6 @@
 #include "config/shared_options.h"
 
+#include <algorithm>
 #include <array>
 #include <sstream>
 
@@ -128,6 +129,72 @@ std::string shared_host_toml(const SharedOptions& o) {
   out << "unlimited = " << (o.host_unlimited ? "true" : "false") << "\n"
       << "copy_threads = " << o.copy_threads << "\n";
   return out.str();
+}
+
+void read_shared_disk(TomlTable table, SharedOptions& options) {
+  constexpr std::size_t paths_max = 64;
+  // The files of a folder take some before they hold a block.
+  constexpr std::uint64_t path_bytes_min = std::uint64_t{1} << 20U;
+  DiskOptions& o = options.disk;
+  take(o.paths, table.texts("paths"));
+  take(o.bytes, table.bytes("bytes"));
+  take(o.store, table.word("store", {"write_through", "on_eviction"}));
+  take(o.open_blocks, table.integer("open_blocks", 1, 65'536));
+  take(o.read_deadline_ms, table.integer("read_deadline_ms", 1, day_ms));
+  take(o.write_deadline_ms, table.integer("write_deadline_ms", 1, day_ms));
+  take(o.io, table.word("io", {"auto", "uring", "threads"}));
+  take(o.direct, table.boolean("direct"));
+  take(o.sync, table.boolean("sync"));
+  take(o.checksum, table.boolean("checksum"));
+  table.refuse_unknown_keys();
+  if (o.paths.size() > paths_max) {
+    table.refuse("paths", std::to_string(o.paths.size()) + " paths; at most " +
+                              std::to_string(paths_max) + " are allowed");
+  }
+  for (const std::string& path : o.paths) {
+    if (path.empty()) table.refuse("paths", "a path is empty");
+    if (std::count(o.paths.begin(), o.paths.end(), path) != 1) {
+      table.refuse("paths", "a path is given twice");
+    }
+  }
+  if (!o.paths.empty() && o.bytes / o.paths.size() < path_bytes_min) {
+    table.refuse("bytes", std::to_string(o.bytes) + " bytes for " + std::to_string(o.paths.size()) +
+                              " paths; each needs at least " + std::to_string(path_bytes_min));
+  }
+}
+
+std::string shared_disk_toml(const SharedOptions& options) {
+  const DiskOptions& o = options.disk;
+  const auto flag = [](bool b) { return b ? "true" : "false"; };
+  std::string paths;
+  for (const std::string& path : o.paths) paths += (paths.empty() ? "" : ", ") + toml_quoted(path);
+  const char* const io = o.io == DiskIo::uring     ? "uring"
+                         : o.io == DiskIo::threads ? "threads"
+                                                   : "auto";
+  std::ostringstream out;
+  out << "[disk]\npaths = [" << paths << "]\n"
+      << "bytes = " << o.bytes << "\n"
+      << "store = "
+      << toml_quoted(o.store == DiskStoreWhen::on_eviction ? "on_eviction" : "write_through")
+      << "\n"
+      << "open_blocks = " << o.open_blocks << "\n"
+      << "read_deadline_ms = " << o.read_deadline_ms << "\n"
+      << "write_deadline_ms = " << o.write_deadline_ms << "\n"
+      << "io = " << toml_quoted(io) << "\n"
+      << "direct = " << flag(o.direct) << "\n"
+      << "sync = " << flag(o.sync) << "\n"
+      << "checksum = " << flag(o.checksum) << "\n";
+  return out.str();
+}
+
+Parsed<std::string> without_disk(std::string_view text, std::string_view file) {
+  return without_exceptions<std::string>(file, [&] {
+    toml::table document = parse_document(text, file);
+    document.erase("disk");
+    std::ostringstream out;
+    out << document << "\n";
+    return out.str();
+  });
 }
 
 namespace {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "config/parsed.h"
 
@@ -13,7 +14,28 @@ enum class IndexKind { chained, flat };
 enum class StatesKind { dense, tail, automatic };  // automatic: "auto"
 // How copies reach a CUDA device (docs/cuda.md)
 enum class CudaCopyPath { automatic, batch, loop, kernel };
+enum class DiskStoreWhen { write_through, on_eviction };
+enum class DiskIo { best, uring, threads };          // best: "auto"
 enum class EvictionKind { lru, arc, gdsf, hazard };  // hazard: "auto"
+
+// [disk] The tier below the host pool, in files that outlive the process (docs/formats/disk.md).
+// Every rank has a folder of its own, `rank-<n>`, in each of the paths.
+struct DiskOptions {
+  std::vector<std::string> paths;                  // at most 64; empty: there is no disk tier
+  std::uint64_t bytes = std::uint64_t{64} << 30U;  // per rank, of all paths together, 1 .. 2^60
+  // write_through: a block goes to disk when it is in the host pool; on_eviction: when it is about
+  // to leave it
+  DiskStoreWhen store = DiskStoreWhen::write_through;
+  std::uint32_t open_blocks = 256;  // 1 .. 65536: blocks on their way to disk at the same time
+  std::uint64_t read_deadline_ms = 10'000;
+  std::uint64_t write_deadline_ms = 30'000;
+  DiskIo io = DiskIo::best;
+  bool direct = true;    // O_DIRECT where the file system takes it
+  bool sync = false;     // true: blocks survive a loss of power; two waits for the device a block
+  bool checksum = true;  // false: nothing is verified; to measure what that costs
+
+  friend bool operator==(const DiskOptions&, const DiskOptions&) = default;
+};
 
 // How much is stored, and how long anything may take. Immutable once parsed.
 struct SharedOptions {
@@ -53,6 +75,8 @@ struct SharedOptions {
   std::uint64_t plan_bytes_max =
       0;  // 0: large enough for one load of max_total_tokens (design 2.3 Jobs)
 
+  DiskOptions disk;
+
   friend bool operator==(const SharedOptions&, const SharedOptions&) = default;
 };
 
@@ -63,11 +87,16 @@ class TomlTable;
 // lru with a flat index is refused.
 void read_shared_host(TomlTable& table, SharedOptions& options);
 void read_shared_cuda(TomlTable table, SharedOptions& options);
+// [disk], unknown keys included. An empty path, one twice, and more paths than bytes for them are
+// refused.
+void read_shared_disk(TomlTable table, SharedOptions& options);
 void read_shared_connector(TomlTable& table, SharedOptions& options);
 // Their lines of effective TOML, without the tables' names.
 [[nodiscard]] std::string shared_connector_toml(const SharedOptions& options);
 [[nodiscard]] std::string shared_cuda_toml(const SharedOptions& options);
 [[nodiscard]] std::string shared_host_toml(const SharedOptions& options);
+// The table [disk] with its name.
+[[nodiscard]] std::string shared_disk_toml(const SharedOptions& options);
 
 // `text` with [host] blocks = `blocks` and unlimited = false, everything else kept (comments are
 // lost); the text may belong to any connector. For programs that override the pool size from their
@@ -77,5 +106,9 @@ Parsed<std::string> with_host_blocks(std::string_view text, std::string_view fil
 // The same with [cuda] driver = `driver`. Errors: not TOML, cuda is no table.
 Parsed<std::string> with_cuda_driver(std::string_view text, std::string_view file,
                                      std::string_view driver);
+
+// `text` without a disk tier, everything else kept (comments are lost): for programs that open a
+// connector to ask it something, and must not touch the folders of one that runs. Errors: not TOML.
+Parsed<std::string> without_disk(std::string_view text, std::string_view file);
 
 }  // namespace kvc::config

@@ -27,6 +27,15 @@ void read_connector(TomlTable table, SimpleCpuOptions& o) {
   table.refuse_unknown_keys();
 }
 
+void read_disk(TomlTable table, SimpleCpuOptions& o) {
+  read_shared_disk(table, o);
+  if (!o.disk.paths.empty() && o.mode == StoreMode::lazy) {
+    table.refuse("paths",
+                 "mode = \"lazy\" stores blocks of which nobody knows what they continue, and the "
+                 "disk tier needs to; use mode = \"eager\"");
+  }
+}
+
 }  // namespace
 
 Parsed<SimpleCpuOptions> parse_simple_cpu(std::string_view text, std::string_view file) {
@@ -37,6 +46,7 @@ Parsed<SimpleCpuOptions> parse_simple_cpu(std::string_view text, std::string_vie
     read_connector(root.table("connector"), options);
     read_host(root.table("host"), options);
     read_shared_cuda(root.table("cuda"), options);
+    read_disk(root.table("disk"), options);
     root.refuse_unknown_keys();
     return options;
   });
@@ -46,7 +56,7 @@ std::string effective_toml(const SimpleCpuOptions& o) {
   return "[connector]\nkind = \"simple_cpu\"\nmode = " +
          toml_quoted(o.mode == StoreMode::lazy ? "lazy" : "eager") + "\n" +
          shared_connector_toml(o) + "\n[host]\n" + shared_host_toml(o) + "\n[cuda]\n" +
-         shared_cuda_toml(o);
+         shared_cuda_toml(o) + "\n" + shared_disk_toml(o);
 }
 
 }  // namespace kvc::config

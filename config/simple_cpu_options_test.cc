@@ -277,4 +277,12 @@ BOOST_AUTO_TEST_CASE(a_file_that_cannot_be_read_is_named) {
   BOOST_TEST(!kvc::config::read_text_file("/").ok());
 }
 
+BOOST_AUTO_TEST_CASE(a_disk_tier_needs_to_know_what_a_block_continues) {
+  BOOST_TEST(parse_simple_cpu("[disk]\npaths = [\"/a\"]", "c.toml").ok());
+  const auto lazy =
+      parse_simple_cpu("[connector]\nmode = \"lazy\"\n[disk]\npaths = [\"/a\"]", "c.toml");
+  BOOST_REQUIRE(!lazy.ok());
+  BOOST_TEST(lazy.error().text.find("mode = \"lazy\"") != std::string::npos);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

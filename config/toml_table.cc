@@ -235,6 +235,24 @@ std::optional<std::string> TomlTable::text(std::string_view key) {
   return text->get();
 }
 
+std::optional<std::vector<std::string>> TomlTable::texts(std::string_view key) {
+  const toml::node* node = find(key);
+  if (node == nullptr) return std::nullopt;
+  const auto* array = node->as_array();
+  if (array == nullptr) {
+    refuse(key, std::string(type_name(*node)) + ", but it must be an array of texts");
+  }
+  std::vector<std::string> all;
+  for (const toml::node& one : *array) {
+    const auto* text = one.as_string();
+    if (text == nullptr) {
+      refuse(key, std::string(type_name(one)) + " in it, but it must be an array of texts");
+    }
+    all.push_back(text->get());
+  }
+  return all;
+}
+
 std::optional<std::size_t> TomlTable::word(std::string_view key,
                                            std::initializer_list<std::string_view> words) {
   const auto given = text(key);

@@ -57,6 +57,8 @@ class TomlTable {
   std::optional<std::uint64_t> bytes(std::string_view key);
   std::optional<bool> boolean(std::string_view key);
   std::optional<std::string> text(std::string_view key);
+  // An array of texts; absent reads as nothing.
+  std::optional<std::vector<std::string>> texts(std::string_view key);
   // A text out of `words`; the answer is its index.
   std::optional<std::size_t> word(std::string_view key,
                                   std::initializer_list<std::string_view> words);

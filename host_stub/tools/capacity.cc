@@ -87,7 +87,11 @@ Result<Capacity> capacity_of(const LoadedConnector& connector, const CapacityQue
   options.max_prompt_tokens = question.prompt_tokens;
   options.max_total_tokens = question.prompt_tokens + 1;
   options.token_budget = question.prompt_tokens;
-  options.connector_toml = question.connector_toml;
+  // The folders of a disk tier may be those of an engine that runs.
+  const auto without_disk =
+      config::without_disk(question.connector_toml, "the connector's options");
+  if (!without_disk.ok()) return Status{Code::arg, without_disk.error().text};
+  options.connector_toml = without_disk.value();
   options.hooks.log = [](std::int32_t, std::string_view) {};
   if (question.device_blocks == 0) {
     auto needed = Engine::blocks_needed(options);

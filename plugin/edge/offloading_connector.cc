@@ -12,6 +12,7 @@ Result<config::OffloadingOptions> parse(const OpenConfig& open) {
   config::Parsed<config::OffloadingOptions> parsed =
       config::parse_offloading(open.config_toml, "config_toml");
   if (!parsed.ok()) return Status(Code::arg, parsed.error().text);
+  if (Status s = check_shared(open, parsed.value()); !s.ok()) return s;
   return parsed.value();
 }
 
@@ -20,7 +21,7 @@ Result<config::OffloadingOptions> parse(const OpenConfig& open) {
 std::string_view connector_name() { return "offloading"; }
 
 std::uint64_t connector_caps() {
-  return KVC_CAP_STEPPED | KVC_CAP_FINE_HITS | KVC_CAP_STATES | KVC_CAP_EVENTS;
+  return KVC_CAP_STEPPED | KVC_CAP_FINE_HITS | KVC_CAP_STATES | KVC_CAP_EVENTS | KVC_CAP_PERSISTENT;
 }
 
 Result<std::unique_ptr<SchedulerRole>> make_scheduler(const OpenConfig& open, HostAdapter& host) {
@@ -37,7 +38,7 @@ Result<std::unique_ptr<SchedulerRole>> make_scheduler(const OpenConfig& open, Ho
 Result<std::unique_ptr<RankEngine>> make_rank(const OpenConfig& open, HostAdapter& host) {
   const auto o = parse(open);
   if (!o.ok()) return o.error();
-  const auto options = rank_options(open, o.value(), o.value().blocks_per_chunk);
+  const auto options = rank_options(open, o.value(), o.value().blocks_per_chunk, host);
   if (!options.ok()) return options.error();
   return RankEngine::create(options.value(), make_copies(o.value(), open.rank, host), host);
 }

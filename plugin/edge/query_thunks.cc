@@ -40,8 +40,9 @@ kvc_status boundary_stats(const kvc_sched* s, kvc_boundary_stats* out) noexcept 
 kvc_status has_pending(const kvc_sched* s, kvc_pending* out) noexcept {
   return any_query(s, "has_pending", [&]() -> Status {
     const PendingWork p = s->role->pending();
-    const kvc_pending mine{sizeof mine,         0, p.load_jobs, p.store_jobs, p.held_blocks,
-                           p.quarantined_blocks};
+    const kvc_pending mine{
+        sizeof mine,          0,          p.load_jobs, p.store_jobs, p.held_blocks,
+        p.quarantined_blocks, p.tier_jobs};
     return write_query(out, mine);
   });
 }

@@ -1,5 +1,7 @@
 #include "plugin/edge/tier_parts.h"
 
+#include <fmt/format.h>
+
 #include "plugin/core/fault.h"
 #include "plugin/edge/test_extension.h"
 #include "plugin/offload/flows/tier_scheduler.h"
@@ -84,6 +86,36 @@ StateRule states_of(config::StatesKind kind) {
   return StateRule::dense;
 }
 
+disk::DiskTierOptions disk_options(const OpenConfig& open, const config::DiskOptions& o,
+                                   std::uint32_t blocks_per_chunk, HostAdapter& host) {
+  constexpr std::uint64_t ns_per_ms = 1'000'000;
+  disk::DiskTierOptions d;
+  d.paths = o.paths;
+  disk::DiskStoreOptions& s = d.store;
+  s.namespace_id = open.namespace_id;
+  // Keys do not say how many blocks share a slot (OW-25).
+  if (blocks_per_chunk > 1) {
+    const std::string chunks = fmt::format("\n{} blocks a chunk", blocks_per_chunk);
+    s.namespace_id.insert(s.namespace_id.end(), chunks.begin(), chunks.end());
+  }
+  s.key_bytes = open.limits.key_bytes;
+  s.budget = {o.bytes / o.paths.size()};
+  s.read_deadline_ns = o.read_deadline_ms * ns_per_ms;
+  s.write_deadline_ns = o.write_deadline_ms * ns_per_ms;
+  s.sync = o.sync;
+  s.direct = o.direct;
+  s.checksum = o.checksum;
+  if (host.stepped()) {
+    s.engine = disk::EngineChoice::stepped;
+    s.stepped_seed = copy_order_seed();
+  } else if (o.io != config::DiskIo::best) {
+    s.engine =
+        o.io == config::DiskIo::uring ? disk::EngineChoice::uring : disk::EngineChoice::threads;
+  }
+  if (host.wants_wake()) s.io.on_ended = [&host] { host.wake(); };
+  return d;
+}
+
 }  // namespace
 
 void take_shared(const config::SharedOptions& o, FlowOptions& s) {
@@ -99,10 +131,24 @@ void take_shared(const config::SharedOptions& o, FlowOptions& s) {
   s.single_flight = o.single_flight;
   s.event_ring_entries = o.event_ring_entries;
   s.plan_bytes_max = o.plan_bytes_max;
+  if (o.disk.paths.empty()) return;
+  s.disk.bytes = o.disk.bytes;
+  s.disk.paths = static_cast<std::uint32_t>(o.disk.paths.size());
+  s.disk.on_eviction = o.disk.store == config::DiskStoreWhen::on_eviction;
+  s.disk.open_blocks = o.disk.open_blocks;
+}
+
+Status check_shared(const OpenConfig& open, const config::SharedOptions& o) {
+  if (!open.limits.random_root || o.disk.paths.empty()) return {};
+  return {Code::unsupported,
+          fmt::format("KVC_OPEN_RANDOM_ROOT and a disk tier of {} paths: after a restart no key "
+                      "would be that of a block on disk (KVC-P-036); fix the root of the hash, or "
+                      "leave disk.paths empty",
+                      o.disk.paths.size())};
 }
 
 Result<RankOptions> rank_options(const OpenConfig& open, const config::SharedOptions& o,
-                                 std::uint32_t blocks_per_chunk) {
+                                 std::uint32_t blocks_per_chunk, HostAdapter& host) {
   const Result<Geometry> tier = tier_geometry_of(open.geometry, blocks_per_chunk);
   if (!tier.ok()) return tier.error();
   RankOptions r;
@@ -121,6 +167,7 @@ Result<RankOptions> rank_options(const OpenConfig& open, const config::SharedOpt
   r.layout.host_bytes = {o.host_bytes};
   r.load_deadline_ms = o.load_deadline_ms;
   r.store_deadline_ms = o.store_deadline_ms;
+  if (!o.disk.paths.empty()) r.disk = disk_options(open, o.disk, blocks_per_chunk, host);
   return r;
 }
 

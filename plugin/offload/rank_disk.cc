@@ -44,10 +44,31 @@ void RankDisk::take(PlanReader jobs) {
     job.result.kind = from.kind();
     job.blocks.reserve(from.size());
     for (std::uint64_t i = 0; i < from.size(); ++i) {
-      job.blocks.push_back({from.disk_block(i), BlockState::waiting, 0});
+      job.blocks.push_back({from.disk_block(i), BlockState::waiting, 0, false});
+      if (job.kind == JobKind::fill) mark_fill(job.blocks.back());
     }
     job.left = job.blocks.size() + (job.kind == JobKind::disk_reset ? 1 : 0);
   }
+}
+
+// Loads of the slot wait from now on. One that may not be written now fails when it is started.
+void RankDisk::mark_fill(Block& block) {
+  const std::uint32_t cls = class_of(block.what);
+  if (cls == RankLayout::no_class || pages_.claim(cls, block.what.slot) != Code::ok) return;
+  SlotState& s = state(block.what);
+  if (s.writer != 0 || s.readers != 0) return;
+  block.marked = true;
+  s.writer = SlotState::filling;
+  s.written = 1;  // as of a store that is open; what is there in truth is known at its end
+}
+
+void RankDisk::unmark_fill(Block& block, std::uint8_t written) {
+  if (!block.marked) return;
+  block.marked = false;
+  SlotState& s = state(block.what);
+  KVC_CHECK(s.writer == SlotState::filling);
+  s.writer = 0;
+  s.written = written;
 }
 
 void RankDisk::advance() {
@@ -139,8 +160,7 @@ RankDisk::Start RankDisk::start_fill(Job& job, std::uint32_t i) {
     fail(job, i, code, FailedSide::destination);
     return Start::started;
   }
-  SlotState& s = state(what);
-  if (s.writer != 0 || s.readers != 0) {
+  if (!job.blocks[i].marked) {
     fail(job, i, Code::state, FailedSide::destination);
     return Start::started;
   }
@@ -153,8 +173,6 @@ RankDisk::Start RankDisk::start_fill(Job& job, std::uint32_t i) {
   const Code code = tier_->read(read, host_.now_ns());
   if (code == Code::later) return Start::wait;
   if (code == Code::ok) {
-    s.writer = SlotState::filling;
-    s.written = 1;  // as of a store that is open; what is there in truth is known at its end
     job.blocks[i].state = BlockState::at_disk;
   } else {
     // arg: no such block (any more).
@@ -194,10 +212,8 @@ void RankDisk::finish(const disk::DiskDone& done) {
     KVC_CHECK(s.readers != 0);
     --s.readers;
   } else {
-    KVC_CHECK(s.writer == SlotState::filling);
-    s.writer = 0;
-    s.written =
-        static_cast<std::uint8_t>(done.valid_bytes / layout_.block_bytes(block.what.group).n);
+    unmark_fill(block, static_cast<std::uint8_t>(done.valid_bytes /
+                                                 layout_.block_bytes(block.what.group).n));
     block.bytes = done.valid_bytes;
   }
   if (ok) {
@@ -210,6 +226,7 @@ void RankDisk::finish(const disk::DiskDone& done) {
 }
 
 void RankDisk::fail(Job& job, std::uint32_t i, Code status, FailedSide side) {
+  unmark_fill(job.blocks[i], 0);
   Ended& result = job.result;
   if (result.status == Code::ok) result.status = status;
   if (result.failed.size() < failed_max) {

@@ -22,8 +22,9 @@ namespace kvc {
 
 // Threads:    those of RankEngine: one user.
 // Owns:       the disk tier, the open disk jobs. Layout and pages outlive it.
-// Invariants: a slot that is spilled counts as read, one that is filled as written, until the disk
-//             tier has let go of it; each job ends once; no byte outside the pool is touched.
+// Invariants: a slot that is spilled counts as read until the disk tier has let go of it, one that
+//             is to be filled as written from take on; each job ends once; no byte outside the pool
+//             is touched.
 class RankDisk {
  public:
   struct Ended {
@@ -65,7 +66,7 @@ class RankDisk {
   void for_each_slot(F f) const {
     for (const Job& job : jobs_) {
       for (const Block& b : job.blocks) {
-        if (b.state != BlockState::at_disk) continue;
+        if (b.state != BlockState::at_disk && !b.marked) continue;
         f(layout_.class_of(b.what.group), b.what.slot, job.kind == JobKind::fill);
       }
     }
@@ -77,6 +78,7 @@ class RankDisk {
     PlanDiskBlock what;
     BlockState state = BlockState::waiting;
     std::uint64_t bytes = 0;  // that are moved
+    bool marked = false;      // a fill: its slot counts as written
   };
   struct Job {
     std::uint64_t number = 0;  // of this rank's disk jobs
@@ -93,6 +95,8 @@ class RankDisk {
   Start start_spill(Job& job, std::uint32_t i);
   Start start_fill(Job& job, std::uint32_t i);
   void start_reset(Job& job);
+  void mark_fill(Block& block);
+  void unmark_fill(Block& block, std::uint8_t written);
   void finish(const disk::DiskDone& done);
   void fail(Job& job, std::uint32_t i, Code status, FailedSide side);
   void block_done(Job& job, std::uint32_t i);

@@ -10,6 +10,8 @@ namespace kvc {
 
 namespace {
 
+// Of the inventory at most so much with register_regions, the rest with reports.
+constexpr std::size_t first_inventory_bytes = std::size_t{64} << 20U;
 constexpr std::uint64_t report_bytes_min = 4096;  // one entry with all its failed blocks
 // Between two looks at the host's clock while waiting for worker threads.
 constexpr std::uint64_t wait_slice_ns = 10'000'000;
@@ -102,8 +104,12 @@ Status RankEngine::open_disk(RankLayout& layout, RankPages& pages,
   if (!tier.ok()) {
     return {tier.error().code, fmt::format("rank {}: {}", options_.rank, tier.error().text)};
   }
-  // A report must have room for one of its own beside a piece.
-  inventory_ = tier.value()->next_inventory(options_.report_bytes_max / 2);
+  inventory_ = tier.value()->next_inventory(first_inventory_bytes);
+  if (inventory_.empty()) {
+    // Says that there is a disk tier, with nothing in it.
+    inventory_.resize(disk::inventory_bytes(0));
+    disk::seal_inventory({tier.value()->store(0).generation(), 0, 0, options_.rank, 0}, inventory_);
+  }
   disk = std::make_unique<RankDisk>(std::move(tier.value()), layout, pages, host_, options_.rank);
   return {};
 }
@@ -306,12 +312,23 @@ RankProgress RankEngine::progress() {
   if (disk_ != nullptr && room) room = tell_disk();
   RankProgress out;
   out.loads = items_;
-  if (report_.entries() != 0 || report_.has_inventory()) {
+  const bool disk_changed = disk_news();
+  if (report_.entries() != 0 || report_.has_inventory() || disk_changed) {
     ++report_sequence_;
     ++counters_.reports;
     out.report = report_.finish();
   }
   return out;
+}
+
+// Whether the disk tier was switched off or on since the last report; that is in every one.
+bool RankEngine::disk_news() {
+  if (disk_ == nullptr || !epoch_known_) return false;
+  const DiskState now = disk_->tier().on() ? DiskState::on : DiskState::off;
+  const bool news = now != disk_told_;
+  disk_told_ = now;
+  report_.set_disk_state(now);
+  return news;
 }
 
 // Tells of jobs of a kind that are past their deadline, the longest first; false: the report is

@@ -201,6 +201,7 @@ class RankEngine {
   bool tell_late(JobKind kind, std::uint64_t now);
   bool tell(const Job& job, ReportPhase phase);
   bool tell_disk();
+  bool disk_news();
 
   RankOptions options_;
   HostServices& host_;
@@ -232,6 +233,7 @@ class RankEngine {
   std::vector<LoadDone> items_;
   std::vector<std::uint8_t> report_buffer_;
   ReportEncoder report_;
+  DiskState disk_told_ = DiskState::on;
   std::uint64_t report_sequence_ = 0;
   RankCounters counters_;
   // Reused between calls.

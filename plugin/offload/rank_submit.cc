@@ -63,8 +63,9 @@ Status RankEngine::take_plan(JobKind kind, const PlanView& plan, const Fence& fe
   const std::uint64_t now = host_.now_ns();
   for (const std::uint32_t at : taken_) start(at, fence, plan.step(), now);
   if (kind == JobKind::store) {
-    release_chained(plan.step());
+    // Loads that wait for this see what the disk fills as being written.
     if (disk_ != nullptr) disk_->take(plan.disk());
+    release_chained(plan.step());
   }
   return {};
 }
@@ -308,20 +309,29 @@ void RankEngine::unmark(std::uint32_t at) {
   job.marked = 0;
 }
 
-// Marks, or unmarks, the slots that the stores of `plan` are going to write.
+// Marks, or unmarks, the slots that the stores and fills of `plan` are going to write.
 void RankEngine::announce(const PlanView& plan, bool on) {
+  const auto mark = [&](std::uint32_t group, std::uint32_t slot) {
+    if (group >= layout_->groups()) return;
+    const std::uint32_t cls = layout_->class_of(group);
+    if (cls == RankLayout::no_class || pages_->claim(cls, slot) != Code::ok) return;
+    pages_->state(cls, slot).awaited = on ? 1 : 0;
+  };
   PlanReader stores = plan.stores();
   PlanJob job;
   while (stores.next(job)) {
     for (std::uint64_t i = 0; i < job.size(); ++i) {
       const PlanCopy copy = job.copy(i);
-      if (copy.group >= layout_->groups() ||
-          layout_->class_of(copy.group) == RankLayout::no_class) {
-        continue;
-      }
-      if (pages_->claim(layout_->class_of(copy.group), copy.slot) == Code::ok) {
-        state(copy).awaited = on ? 1 : 0;
-      }
+      mark(copy.group, copy.slot);
+    }
+  }
+  if (disk_ == nullptr) return;
+  PlanReader disk = plan.disk();
+  while (disk.next(job)) {
+    if (job.kind() != JobKind::fill) continue;
+    for (std::uint64_t i = 0; i < job.size(); ++i) {
+      const PlanDiskBlock block = job.disk_block(i);
+      mark(block.group, block.slot);
     }
   }
 }

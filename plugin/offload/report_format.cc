@@ -20,7 +20,8 @@ constexpr std::size_t at_rank = 32;
 constexpr std::size_t at_entries = 36;
 constexpr std::size_t at_checksum = 40;
 constexpr std::size_t at_inventory_bytes = 48;
-constexpr std::size_t at_reserved = 56;  // 8 bytes
+constexpr std::size_t at_disk_state = 56;
+constexpr std::size_t at_reserved = 60;  // 4 bytes
 
 constexpr std::size_t entry_job = 0;
 constexpr std::size_t entry_kind = 8;
@@ -37,7 +38,7 @@ constexpr std::size_t failed_side = 24;
 constexpr std::size_t failed_reserved = 28;
 
 constexpr wire::HeaderRules rules{
-    "report", report_magic, report_version, report_header_bytes, at_checksum, at_reserved, 8};
+    "report", report_magic, report_version, report_header_bytes, at_checksum, at_reserved, 4};
 
 template <class... Args>
 Status bad(fmt::format_string<Args...> text, Args&&... args) {
@@ -131,6 +132,7 @@ void ReportEncoder::begin(std::uint64_t epoch, std::uint32_t rank, std::uint64_t
   sequence_ = sequence;
   entries_ = 0;
   inventory_bytes_ = 0;
+  disk_state_ = DiskState::none;
 }
 
 bool ReportEncoder::add(const ReportJob& job, std::span<const FailedBlock> failed) {
@@ -178,6 +180,7 @@ std::span<const std::uint8_t> ReportEncoder::finish() {
   put(p + at_rank, rank_);
   put(p + at_entries, entries_);
   put(p + at_inventory_bytes, inventory_bytes_);
+  put(p + at_disk_state, static_cast<std::uint32_t>(disk_state_));
   const std::span<std::uint8_t> whole = buffer_.first(used_);
   wire::seal_header(whole, rules);
   return whole;
@@ -220,6 +223,10 @@ Result<ReportView> ReportView::read(std::span<const std::uint8_t> bytes) {
   if (inventory > body.size()) {
     return bad("an inventory of {} bytes in a body of {}", inventory, body.size());
   }
+  const auto disk_state = get<std::uint32_t>(p + at_disk_state);
+  if (disk_state > static_cast<std::uint32_t>(DiskState::off)) {
+    return bad("the disk state is {}", disk_state);
+  }
   if (Status s = check_body(body.first(body.size() - inventory), entries); !s.ok()) return s;
   ReportView view;
   view.epoch_ = get<std::uint64_t>(p + at_epoch);
@@ -228,6 +235,7 @@ Result<ReportView> ReportView::read(std::span<const std::uint8_t> bytes) {
   view.entries_.left_ = entries;
   view.entries_.rank_ = get<std::uint32_t>(p + at_rank);
   view.inventory_ = body.last(inventory);
+  view.disk_state_ = static_cast<DiskState>(disk_state);
   return view;
 }
 

@@ -28,6 +28,9 @@ enum class ReportPhase : std::uint32_t {
   ended = 2,     // no byte of it moves any more on this rank
 };
 
+// Of the rank's disk tier: `off` moves nothing until a probe finds it well again.
+enum class DiskState : std::uint32_t { none = 0, on = 1, off = 2 };
+
 struct ReportJob {
   JobId job = 0;
   JobKind kind = JobKind::load;
@@ -55,6 +58,8 @@ class ReportEncoder {
   // and nothing changed, if it does not fit, or there is one.
   [[nodiscard]] bool set_inventory(std::span<const std::uint8_t> piece);
   [[nodiscard]] bool has_inventory() const { return inventory_bytes_ != 0; }
+  // Until begin: none.
+  void set_disk_state(DiskState state) { disk_state_ = state; }
   // Bytes that still fit.
   [[nodiscard]] std::uint64_t room() const { return buffer_.size() - used_; }
   // The bytes to carry, inside the buffer, valid until the next begin.
@@ -68,6 +73,7 @@ class ReportEncoder {
   std::uint32_t rank_ = 0;
   std::uint32_t entries_ = 0;
   std::uint64_t inventory_bytes_ = 0;
+  DiskState disk_state_ = DiskState::none;
 };
 
 // One entry of a report; a view into its bytes.
@@ -104,7 +110,8 @@ class ReportReader {
 class ReportView {
  public:
   // Survives any bytes. Errors: arg, with a text that names the field: too short, magic, version,
-  // length, checksum, an entry that crosses the end, unknown kind, phase, status or side.
+  // length, checksum, an entry that crosses the end, unknown kind, phase, status, side or disk
+  // state.
   static Result<ReportView> read(std::span<const std::uint8_t> bytes);
 
   [[nodiscard]] std::uint64_t epoch() const { return epoch_; }
@@ -114,12 +121,14 @@ class ReportView {
   [[nodiscard]] ReportReader entries() const { return entries_; }
   // Empty: none. Its own bytes are not checked here.
   [[nodiscard]] std::span<const std::uint8_t> inventory() const { return inventory_; }
+  [[nodiscard]] DiskState disk_state() const { return disk_state_; }
 
  private:
   std::uint64_t epoch_ = 0;
   std::uint64_t sequence_ = 0;
   ReportReader entries_;
   std::span<const std::uint8_t> inventory_;
+  DiskState disk_state_ = DiskState::none;
 };
 
 }  // namespace kvc

@@ -61,7 +61,7 @@ struct HeaderRules {
   std::uint16_t header_bytes;
   std::size_t checksum;        // offset of 8 bytes
   std::size_t reserved;        // offset
-  std::size_t reserved_bytes;  // a multiple of 8
+  std::size_t reserved_bytes;  // a multiple of 4
 };
 
 template <class... Args>
@@ -95,8 +95,8 @@ template <class... Args>
   if (const auto sum = checksum(bytes, rules.checksum); sum != stored) {
     return bad(name, "checksum {:#018x} does not match the bytes ({:#018x})", stored, sum);
   }
-  for (std::size_t i = 0; i < rules.reserved_bytes; i += 8) {
-    if (get<std::uint64_t>(p + rules.reserved + i) != 0) {
+  for (std::size_t i = 0; i < rules.reserved_bytes; i += 4) {
+    if (get<std::uint32_t>(p + rules.reserved + i) != 0) {
       return bad(name, "reserved header bytes are not 0");
     }
   }
@@ -110,8 +110,8 @@ inline void seal_header(std::span<std::uint8_t> bytes, const HeaderRules& rules)
   put(p + at_version, rules.version);
   put(p + at_header_bytes, rules.header_bytes);
   put(p + at_total, std::uint64_t{bytes.size()});
-  for (std::size_t i = 0; i < rules.reserved_bytes; i += 8) {
-    put(p + rules.reserved + i, std::uint64_t{0});
+  for (std::size_t i = 0; i < rules.reserved_bytes; i += 4) {
+    put(p + rules.reserved + i, std::uint32_t{0});
   }
   put(p + rules.checksum, checksum(bytes, rules.checksum));
 }

@@ -9,6 +9,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -154,7 +155,31 @@ IoResult PosixFiles::free_bytes(const std::string& path) {
   return static_cast<IoResult>(s.f_bavail) * static_cast<IoResult>(s.f_frsize);
 }
 
+namespace {
+
+// Fault point "disk.hang": the call hangs, until it was asked for so many times.
+bool hangs([[maybe_unused]] const IoCall& call) {
+#if defined(KVC_FAULT_POINTS)
+  constexpr int asked_most = 300;
+  static std::atomic<const std::byte*> who{nullptr};
+  static std::atomic<int> left{0};
+  if (call.memory == nullptr) return false;
+  if (who.load() == nullptr && KVC_FAULT("disk.hang")) {
+    left = asked_most;
+    who = call.memory;
+  }
+  if (who.load() != call.memory) return false;
+  if (--left > 0) return true;
+  who = nullptr;
+#endif
+  return false;
+}
+
+}  // namespace
+
 IoResult PosixFiles::preview(const IoCall& call) {
+  if (hangs(call)) return not_yet;
+  if (call.kind == IoKind::write && KVC_FAULT("disk.full")) return -ENOSPC;
   const bool fails = call.kind == IoKind::read    ? KVC_FAULT("disk.read")
                      : call.kind == IoKind::write ? KVC_FAULT("disk.write")
                      : call.kind == IoKind::sync  ? KVC_FAULT("disk.sync")

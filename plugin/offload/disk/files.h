@@ -50,7 +50,8 @@ class Files {
   virtual IoResult run(const IoCall& call) = 0;
 };
 
-// The machine's. Fault points: disk.open, disk.read, disk.write, disk.sync.
+// The machine's. Fault points: disk.open, disk.read, disk.write, disk.sync; disk.full (no space for
+// a write); disk.hang (stepped engine only: the call hangs for a while).
 class PosixFiles : public Files {
  public:
   int open(const std::string& path, int flags) override;

@@ -8,6 +8,15 @@
 
 namespace kvc {
 
+// The disk tiers of the ranks, as the scheduler role uses them (docs/semantics.md, "The disk
+// tier").
+struct DiskFlowOptions {
+  std::uint64_t bytes = 0;  // of one rank, over all its paths; 0: there is no disk tier
+  std::uint32_t paths = 1;
+  bool on_eviction = false;         // false: write through
+  std::uint32_t open_blocks = 256;  // >= 1: entries on their way to disk at the same time
+};
+
 struct FlowOptions {
   // False: filled blocks, tails and hand-offs are no offers; the connector's StorePolicy stores.
   bool store_when_filled = true;
@@ -26,7 +35,9 @@ struct FlowOptions {
   std::uint32_t store_threshold = 0;    // 2 and more: keys are stored from that offer on (O-240)
   std::uint32_t max_tracker_size = 64'000;    // >= 1: keys whose offers are counted
   std::uint32_t event_ring_entries = 65'536;  // 0: no events
-  std::uint64_t plan_bytes_max = 0;           // 0: by the largest request and step
+  // 0: by the largest request and step. Of loads and stores: disk jobs come on top.
+  std::uint64_t plan_bytes_max = 0;
+  DiskFlowOptions disk;
 };
 
 }  // namespace kvc
