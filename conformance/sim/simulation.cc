@@ -205,11 +205,11 @@ class Run {
     tally().add("steps", engine_->step_number());
     if (!idle && watch_.error().empty()) {
       const kvc_pending pending = engine_->pending();
-      fail(
-          fmt::format("no end after {} calm steps: {} of {} requests came, {} are live; {} loads, "
-                      "{} stores, {} held blocks open",
-                      calm_steps_max, submitted_, world_.requests.size(), engine_->live_requests(),
-                      pending.load_jobs, pending.store_jobs, pending.held_blocks));
+      fail(fmt::format(
+          "no end after {} calm steps: {} of {} requests came, {} are live; {} loads, "
+          "{} stores, {} held blocks, {} tier jobs open",
+          calm_steps_max, submitted_, world_.requests.size(), engine_->live_requests(),
+          pending.load_jobs, pending.store_jobs, pending.held_blocks, pending.tier_jobs));
     }
   }
 
@@ -261,6 +261,11 @@ class Run {
                                                "copy.store_source"};
       arm(points[draw_.below(4)], draw_.below(6));
       tally().add("copy faults armed", 1);
+    }
+    if (t.disk_fault != 0 && happens(t.disk_fault)) {
+      static constexpr const char* points[] = {"disk.read", "disk.write", "disk.full", "disk.hang"};
+      arm(points[draw_.below(4)], draw_.below(6));
+      tally().add("disk faults armed", 1);
     }
     if (happens(t.stall)) {
       stalled_steps_ = draw_.between(1, t.stall_steps_max);
@@ -398,9 +403,11 @@ class Run {
                        b.handoffs.pending));
     }
     const kvc_pending p = engine_->pending();
-    if (p.load_jobs + p.store_jobs + p.held_blocks + p.quarantined_blocks != 0) {
-      fail(fmt::format("pending at the end: {} loads, {} stores, {} held, {} quarantined",
-                       p.load_jobs, p.store_jobs, p.held_blocks, p.quarantined_blocks));
+    if (p.load_jobs + p.store_jobs + p.held_blocks + p.quarantined_blocks + p.tier_jobs != 0) {
+      fail(
+          fmt::format("pending at the end: {} loads, {} stores, {} held, {} quarantined, {} "
+                      "tier jobs",
+                      p.load_jobs, p.store_jobs, p.held_blocks, p.quarantined_blocks, p.tier_jobs));
     }
     // The engine keeps the rules; only repeated reports and what the watch adds are foreign.
     if (!repeats_ && engine_->peer_faults() > watch_.rules_broken()) {

@@ -458,6 +458,27 @@ void make_offloading(World& world) {
 
 }  // namespace
 
+void add_disk(World& world, const std::string& folder) {
+  Prng draw(world.seed ^ 0xD15CU);
+  const auto pick = [&](std::initializer_list<std::uint64_t> of) {
+    return of.begin()[draw.below(of.size())];
+  };
+  std::string toml = "\n[disk]\n";
+  const bool two = draw.chance(1, 4);
+  toml += two ? fmt::format("paths = [\"{0}/a\", \"{0}/b\"]\n", folder)
+              : fmt::format("paths = [\"{}/a\"]\n", folder);
+  // Each block takes 4 KiB and more, whatever its size.
+  toml += fmt::format("bytes = {}\n", (two ? 2 : 1) * draw.between(1U << 20U, 3U << 20U));
+  toml += fmt::format("store = \"{}\"\n", draw.chance(1, 2) ? "write_through" : "on_eviction");
+  toml += fmt::format("open_blocks = {}\n", pick({1, 4, 32, 256}));
+  toml += fmt::format("read_deadline_ms = {}\n", pick({20, 200, 10'000}));
+  toml += fmt::format("write_deadline_ms = {}\n", pick({20, 200, 10'000}));
+  toml += fmt::format("direct = {}\n", draw.chance(1, 2));
+  world.options.connector_toml += toml;
+  // Small host pools: what is on disk must be needed.
+  if (!draw.chance(1, 8)) world.trouble.disk_fault = draw.chance(1, 2) ? draw.between(1, 300) : 0;
+}
+
 World draw_world(std::uint64_t seed, std::string_view connector) {
   World world;
   world.seed = seed;

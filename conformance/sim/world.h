@@ -45,6 +45,7 @@ struct Trouble {
   std::uint64_t late_handoff = 0;   // a state of a request that is preempted or over is handed off
   std::uint64_t bad_handoff = 0;    // one that breaks a rule of kvc.h
   std::uint64_t abort_waiting = 0;  // of each load that waits for a plan: its request is aborted
+  std::uint64_t disk_fault = 0;     // arms a failing, full or hanging call of the disk tier
   std::uint64_t close_step = 0;     // everything is destroyed in this step as it is; 0: never
 };
 
@@ -60,6 +61,9 @@ struct World {
   std::uint64_t step_ns_max = 1;  // the clock moves by up to so much a step
   std::uint64_t burst = 1;        // requests that arrive together at most
 };
+
+// The world gets a disk tier in this folder, and its trouble, drawn from the seed.
+void add_disk(World& world, const std::string& folder);
 
 // Layout, sizes and options in a few lines, for people.
 [[nodiscard]] std::string describe(const World& world);

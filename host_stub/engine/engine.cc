@@ -276,7 +276,7 @@ void Engine::Body::wait_for_connector() {
   // A simulation that budgets the work decides itself when it is done.
   if (options.stepped && options.hooks.pump_budget) return;
   const kvc_pending pending = link->pending();
-  if (pending.load_jobs + pending.store_jobs == 0) return;
+  if (pending.load_jobs + pending.store_jobs + pending.tier_jobs == 0) return;
   std::vector<kvc_job> jobs;
   if (!loading.empty()) jobs.push_back(loading.front()->load.job);
   link->wait(jobs, wait_slice_ns);
@@ -286,7 +286,7 @@ bool Engine::Body::idle() const {
   if (!live.empty() || !in_flight.empty()) return false;
   if (!link_alive()) return true;
   const kvc_pending pending = link->pending();
-  return pending.load_jobs + pending.store_jobs == 0;
+  return pending.load_jobs + pending.store_jobs + pending.tier_jobs == 0;
 }
 
 void Engine::Body::begin_pass() {

@@ -556,6 +556,10 @@ SlotKey TierIndex::key_of(SlotId entry) const {
   KVC_CHECK(r.keyed());
   return {r.group(), body_->records.key(entry), Tokens{r.end}};
 }
+const std::byte* TierIndex::last_key(SlotId entry) const {
+  KVC_CHECK(body_->records.known(entry));
+  return body_->records.key(entry);
+}
 RunId TierIndex::run_of(SlotId entry) const { return body_->at(entry).run(); }
 std::uint32_t TierIndex::pins(SlotId entry) const {
   const std::uint64_t h = body_->at(entry).holders & pin_mask;

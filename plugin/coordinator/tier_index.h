@@ -276,6 +276,8 @@ class TierIndex final : public KeyIndex {
   [[nodiscard]] bool rewriting(SlotId entry) const;
   // Requires a keyed state.
   [[nodiscard]] SlotKey key_of(SlotId entry) const;
+  // The key that the entry has, or had last. Requires that it had one.
+  [[nodiscard]] const std::byte* last_key(SlotId entry) const;
   [[nodiscard]] RunId run_of(SlotId entry) const;
   [[nodiscard]] std::uint32_t pins(SlotId entry) const;  // of leases and jobs
   // In front of the order: bad, dead or unsupported and evictable.

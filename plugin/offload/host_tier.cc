@@ -63,6 +63,7 @@ void HostTier::removed_event(const SlotKey& key) {
 void HostTier::evicted(SlotId entry, const SlotKey& key, bool bad) {
   if (!resetting_) {
     if (!bad) removed_event(key);
+    if (!bad && listener_ != nullptr) listener_->evicted(key);
     ++counters_.evictions;
   }
   slots_->give_back(entry);

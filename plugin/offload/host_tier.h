@@ -53,6 +53,8 @@ class TierListener {
   virtual void published(SlotId entry, std::uint32_t tag) = 0;
   // An ancestor failed, or a reset came; the entry is gone.
   virtual void landed_ended(std::uint32_t tag, bool by_reset) = 0;
+  // A good entry left for want of room. `key` is valid in the call only.
+  virtual void evicted(const SlotKey& key) = 0;
 };
 
 // Threads:    scheduler role only.
@@ -135,6 +137,14 @@ class HostTier final : private TierSink {
   [[nodiscard]] bool published(SlotId entry) const {
     return index_->state(entry) == EntryState::published;
   }
+  [[nodiscard]] bool bad(SlotId entry) const { return index_->bad(entry); }
+  [[nodiscard]] bool rewriting(SlotId entry) const { return index_->rewriting(entry); }
+  [[nodiscard]] bool readable(SlotId entry) const { return published(entry) && !bad(entry); }
+  // What a block of the chain or a tail continues; no_slot: the root. Requires a keyed entry.
+  [[nodiscard]] SlotId parent_of(SlotId entry) const { return index_->supports_of(entry).first; }
+  // Who would go next, whoever stores; no_slot: none. It may be evicted.
+  [[nodiscard]] SlotId next_victim() { return index_->victim(no_run); }
+  void evict(SlotId entry) { index_->evict(entry, *this); }
   // The slot number inside the class of the entry's group, as plans name it.
   [[nodiscard]] std::uint32_t slot_number(SlotId entry) const { return slots_->slot_number(entry); }
   // Requires: not free, not doomed.

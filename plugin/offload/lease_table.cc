@@ -31,12 +31,16 @@ std::uint32_t LeaseTable::open(RequestIndex request, std::uint64_t step, Tokens 
   Lease& lease = leases_[at];
   lease.request = request;
   lease.step = step;
-  lease.epoch = tier_.epoch();
+  lease.epoch = epoch();
   lease.max_tokens = max_tokens;
   std::swap(lease.hit, hit);
   lease.hit.for_each_pinned([&](SlotId entry) {
     KVC_OP(entry, 1);
-    tier_.pin(entry, PinKind::lease);
+    if (on_disk(entry)) {
+      disk_->pin(disk_entry(entry), PinKind::lease);
+    } else {
+      tier_.pin(entry, PinKind::lease);
+    }
   });
   link_newest(at);
   ++open_;
@@ -79,7 +83,11 @@ void LeaseTable::end(std::uint32_t at) {
   KVC_CHECK(lease.request != no_request);
   lease.hit.for_each_pinned_backwards([&](SlotId entry) {
     KVC_OP(entry, 1);
-    tier_.unpin(entry, PinKind::lease);
+    if (on_disk(entry)) {
+      disk_->unpin(disk_entry(entry), PinKind::lease);
+    } else {
+      tier_.unpin(entry, PinKind::lease);
+    }
   });
   unlink(at);
   lease.request = no_request;

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "plugin/coordinator/lookup.h"
-#include "plugin/offload/host_tier.h"
+#include "plugin/offload/both_tiers.h"
 #include "plugin/offload/request_table.h"
 
 namespace kvc {
@@ -13,7 +13,7 @@ namespace kvc {
 struct Lease {
   RequestIndex request = no_request;  // no_request: not open
   std::uint64_t step = 0;             // opened after so many plans
-  std::uint64_t epoch = 0;            // of the tier
+  std::uint64_t epoch = 0;            // of the table
   Tokens max_tokens;                  // the bound of the lookup
   Hit hit;
   std::uint32_t older = 0;  // + 1
@@ -28,6 +28,13 @@ class LeaseTable {
  public:
   // Hits are given room for `max_tokens` up front for at most 256 leases; others grow on first use.
   LeaseTable(const Geometry& geometry, HostTier& tier, std::uint32_t leases_max, Tokens max_tokens);
+
+  // Hits may name entries of this tier from now on (BothTiers).
+  void set_disk(DiskIndex& disk) { disk_ = &disk; }
+  // A lookup repeated under the same number finds the same.
+  [[nodiscard]] std::uint64_t epoch() const {
+    return tier_.epoch() + (disk_ == nullptr ? 0 : disk_->epoch());
+  }
 
   // Opens a lease on `hit`, whose memory is exchanged for that of an older lease. If all are open
   // the oldest ends first; `dropped` is its request, else no_request.
@@ -53,6 +60,7 @@ class LeaseTable {
   void unlink(std::uint32_t at);
 
   HostTier& tier_;
+  DiskIndex* disk_ = nullptr;
   std::vector<Lease> leases_;
   std::vector<std::uint32_t> free_;
   std::uint32_t oldest_ = 0;  // + 1

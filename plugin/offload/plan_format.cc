@@ -124,6 +124,11 @@ PlanEncoder::PlanEncoder(std::span<std::uint8_t> buffer) : buffer_(buffer) {
   KVC_CHECK(buffer.size() >= plan_header_bytes);
 }
 
+void PlanEncoder::set_aside(std::uint64_t bytes) {
+  KVC_CHECK(bytes <= buffer_.size() - plan_header_bytes);
+  aside_ = bytes;
+}
+
 void PlanEncoder::begin(std::uint64_t epoch, std::uint64_t step) {
   used_ = plan_header_bytes;
   epoch_ = epoch;
@@ -135,12 +140,12 @@ void PlanEncoder::begin(std::uint64_t epoch, std::uint64_t step) {
 }
 
 std::uint64_t PlanEncoder::copies_that_fit() const {
-  std::uint64_t left = buffer_.size() - used_;
+  std::uint64_t room = left();
   if (open_at_ == 0) {
-    if (left < plan_job_bytes) return no_job;
-    left -= plan_job_bytes;
+    if (room < plan_job_bytes) return no_job;
+    room -= plan_job_bytes;
   }
-  return left / plan_copy_bytes;
+  return room / plan_copy_bytes;
 }
 
 bool PlanEncoder::begin_job(JobKind kind, JobId job, RequestId request, Code outcome) {
@@ -148,7 +153,7 @@ bool PlanEncoder::begin_job(JobKind kind, JobId job, RequestId request, Code out
   KVC_CHECK(static_cast<std::int32_t>(outcome) <= 0);
   KVC_CHECK(kind == JobKind::store || (kind == JobKind::load && stores_ == 0));
   KVC_CHECK(disk_jobs_ == 0);
-  if (buffer_.size() - used_ < plan_job_bytes || jobs() == UINT32_MAX) return false;
+  if (left() < plan_job_bytes || jobs() == UINT32_MAX) return false;
   std::uint8_t* at = buffer_.data() + used_;
   put(at + job_kind, static_cast<std::int32_t>(kind));
   put(at + job_outcome, static_cast<std::int32_t>(outcome));
@@ -164,7 +169,7 @@ bool PlanEncoder::begin_job(JobKind kind, JobId job, RequestId request, Code out
 
 bool PlanEncoder::add_copy(const PlanCopy& copy) {
   KVC_CHECK(open_at_ != 0 && open_outcome_ == Code::ok);
-  if (buffer_.size() - used_ < plan_copy_bytes) return false;
+  if (left() < plan_copy_bytes) return false;
   std::uint8_t* at = buffer_.data() + used_;
   put(at + copy_group, copy.group);
   put(at + copy_slot, copy.slot);
@@ -213,9 +218,9 @@ bool PlanEncoder::add_disk_job(JobKind kind, JobId job, RequestId request,
                                std::span<const PlanDiskBlock> blocks) {
   KVC_CHECK(used_ != 0 && open_at_ == 0 && of_disk(kind));
   KVC_CHECK(kind != JobKind::disk_reset || blocks.empty());
-  const std::uint64_t left = buffer_.size() - used_;
-  if (left < plan_job_bytes || jobs() >= UINT32_MAX ||
-      blocks.size() > (left - plan_job_bytes) / plan_disk_block_bytes) {
+  const std::uint64_t room = buffer_.size() - used_;
+  if (room < plan_job_bytes || jobs() >= UINT32_MAX ||
+      blocks.size() > (room - plan_job_bytes) / plan_disk_block_bytes) {
     return false;
   }
   std::uint8_t* at = buffer_.data() + used_;

@@ -7,6 +7,7 @@
 // section, for ranks with a disk tier, has jobs between host slots and disk, where blocks have
 // keys.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -64,6 +65,9 @@ class PlanEncoder {
   // Starts an empty plan; drops an unfinished one.
   void begin(std::uint64_t epoch, std::uint64_t step);
 
+  // Loads and stores leave so many bytes of the buffer for disk jobs. Requires room for the header.
+  void set_aside(std::uint64_t bytes);
+
   // How many copies a job begun now could still hold; with a job open: how many it can still take.
   // UINT64_MAX never occurs; `no_job` if not even an empty job fits (only while none is open).
   static constexpr std::uint64_t no_job = UINT64_MAX;
@@ -101,8 +105,14 @@ class PlanEncoder {
   [[nodiscard]] std::span<const std::uint8_t> finish();
 
  private:
+  // For loads and stores.
+  [[nodiscard]] std::uint64_t left() const {
+    return buffer_.size() - std::min<std::uint64_t>(buffer_.size(), aside_ + used_);
+  }
+
   std::span<std::uint8_t> buffer_;
   std::uint64_t used_ = 0;
+  std::uint64_t aside_ = 0;
   std::uint64_t epoch_ = 0;
   std::uint64_t step_ = 0;
   std::uint32_t loads_ = 0;

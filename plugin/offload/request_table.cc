@@ -117,7 +117,7 @@ void RequestTable::end(RequestIndex index) {
 
 void RequestTable::release(RequestIndex index) {
   Request& r = at(index);
-  KVC_CHECK(!r.live && r.open_copies == 0);
+  KVC_CHECK(!r.live && r.open_copies == 0 && r.fills == 0 && r.disk_run == no_run);
   Request fresh;
   fresh.keys.swap(r.keys);
   fresh.keys.clear();

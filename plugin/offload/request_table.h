@@ -90,6 +90,9 @@ struct alignas(64) Request {
   OpenParts open_parts;           // where they are
   std::uint32_t landed = 0;       // entries that wait for an ancestor's copy (design 3.1 c)
   std::uint32_t owned_handoffs = 0;
+  std::uint32_t fills = 0;  // from disk, that have not ended
+  RunId disk_run = no_run;  // of the disk tier's index; open from its first use on
+  bool host_only = false;   // its hit on disk could not be served: until admitted
   std::vector<std::byte> keys;
   std::vector<GroupProgress> groups;
   ExplainRecord explain;

@@ -304,6 +304,7 @@ struct PendingWork {
   std::uint64_t store_jobs = 0;
   std::uint64_t held_blocks = 0;
   std::uint64_t quarantined_blocks = 0;
+  std::uint64_t tier_jobs = 0;  // between the tiers of the connector
 };
 
 struct Stat {

@@ -557,6 +557,9 @@ typedef struct kvc_pending {
   uint64_t held_blocks; /* device blocks that will come back */
   /* device blocks whose copies never ended: they come back at close only */
   uint64_t quarantined_blocks;
+  /* jobs between the connector's own tiers, that plans and reports carry: keep stepping until 0, to
+     lose nothing; no request waits for them */
+  uint64_t tier_jobs;
 } kvc_pending;
 
 enum { KVC_EVENT_STORED = 1, KVC_EVENT_REMOVED = 2, KVC_EVENT_CLEARED = 3 };

@@ -18,6 +18,7 @@ void Admissions::admit(RequestIndex index) {
     r.admitted = true;
     r.attach_answers = 0;
     r.reset_noted = false;
+    r.host_only = false;
     r.next_due = Tokens{};
     ++r.explain.admissions;
   }
@@ -51,6 +52,7 @@ void Admissions::preempt(RequestIndex index) {
   planner_.settle(index, Settle::departing);
   disown_handoffs(index);
   core_.tier.release_path(r.run);
+  core_.disk.release_path(r);
   core_.requests.clear_tables(r);
   for (GroupProgress& g : r.groups) {
     g.cursor = 0;

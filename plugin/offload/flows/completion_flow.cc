@@ -73,7 +73,8 @@ void CompletionFlow::condemn(SlotId entry) {
 // As an ancestor of what the load pins the entry is safe from eviction, not from a reset, nor from
 // being written again once it is bad.
 void CompletionFlow::pin_alone(CopyRecord& copy) {
-  if (copy.pinned) return;
+  // What a fill writes is kept by that.
+  if (copy.pinned || !core_.tier.published(copy.entry) || core_.tier.rewriting(copy.entry)) return;
   core_.tier.pin(copy.entry, PinKind::job);
   copy.pinned = true;
 }
@@ -108,9 +109,31 @@ void CompletionFlow::overdue(Job& job) {
   });
 }
 
+// False: it is none of a disk job.
+bool CompletionFlow::take_disk_entry(std::uint64_t number, std::uint32_t rank,
+                                     const ReportEntry& entry) {
+  const ReportJob& said = entry.job();
+  if (said.kind == JobKind::load || said.kind == JobKind::store) return false;
+  switch (core_.disk.take_entry(rank, entry)) {
+    case DiskFlow::Heard::ok:
+      return true;
+    case DiskFlow::Heard::unknown:
+      core_.faults.report("KVC-H-051, unknown-job",
+                          "rank {} reports disk job {}, which is not open", rank, said.job);
+      break;
+    case DiskFlow::Heard::repeated:
+      core_.faults.report("KVC-H-051, repeated-report", "rank {} reports disk job {} again", rank,
+                          said.job);
+      break;
+  }
+  reject(rank, number, said.job, Code::arg);
+  return true;
+}
+
 void CompletionFlow::take_entry(std::uint64_t number, std::uint32_t rank,
                                 const ReportEntry& entry) {
   const ReportJob& said = entry.job();
+  if (take_disk_entry(number, rank, entry)) return;
   Job* job = core_.jobs.find(said.job);
   // Reports come in any order: the deadline of a part may be told after its end.
   const bool known_end = job == nullptr ? core_.jobs.used(said.job) : job->has_ended(rank);
@@ -156,6 +179,11 @@ void CompletionFlow::take_report(std::uint64_t number, std::span<const std::uint
   }
   ReportReader entries = report.entries();
   for (ReportEntry entry; entries.next(entry);) take_entry(number, report.rank(), entry);
+  if (const Status s = core_.disk.take_report(report.rank(), report); !s.ok()) {
+    core_.faults.report("KVC-H-051, inventory", "report {} of rank {}: {}", number, report.rank(),
+                        s.text);
+    reject(report.rank(), number, 0, s.code);
+  }
 }
 
 void CompletionFlow::give_verdict(Job& job) {
@@ -212,6 +240,9 @@ namespace {
 constexpr std::uint32_t handoff_tag = 1U << 30U;
 constexpr std::uint32_t offer_tag = 1U << 31U;
 constexpr std::uint32_t request_mask = handoff_tag - 1;  // all of it: no_request
+// The end of a fill is no hand-off, and it ends no offer.
+static_assert(DiskFlow::fill_tag == handoff_tag);
+bool is_fill(std::uint32_t tag) { return (tag & (offer_tag | handoff_tag)) == handoff_tag; }
 
 RequestIndex request_of(std::uint32_t tag) {
   const RequestIndex index = tag & request_mask;
@@ -236,14 +267,21 @@ void CompletionFlow::end_tagged(std::uint32_t tag, Outcome outcome) {
 void CompletionFlow::published(SlotId entry, std::uint32_t tag) {
   stored_event(request_of(tag), entry);
   end_tagged(tag, Outcome::stored);
-  core_.counters.store_blocks +=
-      core_.options.blocks_per_chunk == 1 ? 1 : core_.blocks_of(core_.tier.key_of(entry));
-  if (publishing_ != entry) leave_landed(tag);
+  if (!is_fill(tag)) {
+    core_.counters.store_blocks +=
+        core_.options.blocks_per_chunk == 1 ? 1 : core_.blocks_of(core_.tier.key_of(entry));
+    core_.disk.note_stored(entry, request_of(tag));
+  }
+  if (publishing_ != entry && core_.disk.publishing() != entry) leave_landed(tag);
 }
 
 void CompletionFlow::landed_ended(std::uint32_t tag, bool by_reset) {
   end_tagged(tag, by_reset ? Outcome::dropped_reset : Outcome::dropped_parent_failed);
   leave_landed(tag);
+}
+
+void CompletionFlow::evicted(const SlotKey& key) {
+  core_.disk.evicted_from_host(key.group, key.key);
 }
 
 // An entry that had landed has left that state.
@@ -322,6 +360,7 @@ void CompletionFlow::end_job(Job& job) {
   out.job.status = status;
   ended_.push_back(out);
   if (job.kind == JobKind::store) ++core_.copies_ended;
+  if (job.kind == JobKind::load) core_.disk.load_ended(job.id);
   core_.jobs.remove(job, [&](RequestIndex index) -> OpenParts& { return core_.parts_of(index); });
 }
 
@@ -334,6 +373,11 @@ void CompletionFlow::reset_jobs(bool invalidate) {
       continue;
     }
     core_.jobs.for_each_copy(job, [&](CopyRecord& copy) { pin_alone(copy); });
+    if (!job.planned && job.forced == Code::ok && core_.disk.fill_bytes(job.id) != 0) {
+      // What it was to read from disk goes with the reset.
+      job.forced = Code::io;
+      job.without_copies = true;
+    }
     if (invalidate && !job.verdict_given && job.forced == Code::ok) {
       job.forced = job.planned ? Code::io : Code::cancelled;
       job.without_copies = job.without_copies || !job.planned;
@@ -354,6 +398,8 @@ CompleteResult CompletionFlow::complete(std::span<const std::span<const std::uin
   failed_.clear();
   released_.clear();
   for (std::size_t i = 0; i < reports.size(); ++i) take_report(i, reports[i]);
+  core_.disk.settle_notes();
+  core_.disk.drain([&](RequestIndex index) { drained_.push_back(index); });
   release_drained();
   for (std::size_t i = 0; i < ended_.size(); ++i) {
     const bool last = i + 1 == ended_.size();

@@ -50,6 +50,9 @@ class CompletionFlow final : private TierListener {
   void stored_event(RequestIndex index, SlotId entry);
   void published(SlotId entry, std::uint32_t tag) override;
   void landed_ended(std::uint32_t tag, bool by_reset) override;
+  void evicted(const SlotKey& key) override;
+  [[nodiscard]] bool take_disk_entry(std::uint64_t number, std::uint32_t rank,
+                                     const ReportEntry& entry);
   void leave_landed(std::uint32_t tag);
   void end_tagged(std::uint32_t tag, Outcome outcome);
   [[nodiscard]] bool needs(const Request& r, Tokens begin, Tokens end, const SlotKey& key) const;

@@ -45,6 +45,7 @@ SchedulerCore::SchedulerCore(Geometry layout, Geometry tier_layout, const OpenLi
                              .key_bytes = open.key_bytes,
                              .max_total = open.max_total_tokens},
                holds),
+      disk(tier_geometry, open, opts, tier, requests, events, services),
       leases(tier_geometry, tier, opts.max_leases, lease_tokens(open)),
       jobs(open.ranks),
       offer_counter(opts.store_threshold, opts.max_tracker_size, open.key_bytes),
@@ -52,6 +53,7 @@ SchedulerCore::SchedulerCore(Geometry layout, Geometry tier_layout, const OpenLi
       faults(services) {
   hold_budget = opts.held_device_blocks_max != 0 ? opts.held_device_blocks_max
                                                  : default_budget(geometry, open);
+  leases.set_disk(disk.index());
 }
 
 std::uint64_t SchedulerCore::pending_offers() const {
@@ -80,13 +82,15 @@ void sort_deepest_first(const Geometry& geometry, std::span<HeldBlock> held) {
 
 void SchedulerCore::release_if_drained(RequestIndex index) {
   Request& r = requests[index];
-  if (r.live || r.open_copies != 0 || r.landed != 0) return;
+  // One that was released before in this call has no id.
+  if (r.id == 0 || r.live || r.open_copies != 0 || r.landed != 0 || r.fills != 0) return;
   if (r.dirty) {
     r.explain.confirmed = r.confirmed;
     explain.put(r.explain_ticket, r.explain);
     std::erase(dirty, index);
   }
   tier.close_run(r.run);
+  disk.close_run(r);
   requests.release(index);
 }
 

@@ -9,6 +9,7 @@
 #include "plugin/coordinator/lookup.h"
 #include "plugin/offload/event_ring.h"
 #include "plugin/offload/explain_ring.h"
+#include "plugin/offload/flows/disk_flow.h"
 #include "plugin/offload/flows/options.h"
 #include "plugin/offload/hold_book.h"
 #include "plugin/offload/host_tier.h"
@@ -70,6 +71,7 @@ struct SchedulerCore {
   HostTier tier;
   HoldBook holds;
   RequestTable requests;
+  DiskFlow disk;
   LeaseTable leases;
   JobTable jobs;
   OfferCounter offer_counter;

@@ -48,6 +48,8 @@ void FinishFlow::leave(RequestIndex index) {
   const Tokens answer = r.confirmed < r.prompt ? Tokens{} : r.confirmed - r.prompt + Tokens{1};
   core_.tier.end_request(r.run, core_.requests.keys(r), answer);
   core_.tier.release_path(r.run);
+  core_.disk.settle_notes();
+  core_.disk.release_path(r);
   r.explain.phase = RequestPhase::over;
   core_.touch_explain(index);
   core_.requests.end(index);

@@ -157,6 +157,7 @@ void HandoffPlanner::offer_set(std::span<Item> set, StoreSelection& selection) {
     } else if (presence == Presence::published) {
       core_.tier.use(entry, core_.requests[item.request].run,
                      core_.requests.keys(core_.requests[item.request]));
+      core_.disk.note_used(entry, item.request);
       end(item, Outcome::skipped_already_cached);
     } else {
       wanted += 1 + item.candidate.earlier_count;

@@ -10,6 +10,7 @@ LoadFlow::LoadFlow(SchedulerCore& core, Admissions& admissions, LookupFlow& look
     : core_(core), admissions_(admissions), lookups_(lookups), named_(core.geometry.groups()) {
   held_.reserve(core.geometry.groups());
   parts_.reserve(core.geometry.groups());
+  media_.reserve(2);
   if (core.limits.max_total_tokens == no_token_limit) return;
   std::uint64_t blocks = 0;
   for (const GroupId g : core.geometry.cacheable()) {
@@ -187,7 +188,10 @@ void LoadFlow::fill(Job& job, RequestIndex index) {
     const std::span<const SlotId> pinned = entries.subspan(parts_[i].walked);
     core_.tier.pin_all(pinned, PinKind::job);
     // A hit stamps of the chain only its deepest block (design 3.1 "Order of eviction").
-    for (const SlotId entry : pinned) core_.tier.use(entry, r.run, keys);
+    for (const SlotId entry : pinned) {
+      core_.tier.use(entry, r.run, keys);
+      core_.disk.note_used(entry, index);
+    }
     core_.jobs.add_copies(job,
                           {index, range.group, range.first, range.blocks + range.first, entries,
                            parts_[i].walked, per, range.behind - range.first},
@@ -196,9 +200,46 @@ void LoadFlow::fill(Job& job, RequestIndex index) {
   r.open_copies += static_cast<std::uint32_t>(job.copies);
 }
 
+// entries_ and parts_ as find_entries, but here every entry that is there already is pinned by
+// itself, and the others are reserved, which keeps them, too, until their fill is over.
+bool LoadFlow::fill_from_disk(Job& job, RequestIndex index, const Hit& hit) {
+  Request& r = core_.requests[index];
+  DiskNeed need;
+  if (!core_.disk.open_fill(index, hit, job.id, entries_, need)) {
+    r.host_only = !need.pending;
+    return false;
+  }
+  parts_.clear();
+  std::size_t first = 0;
+  for (const GroupId g : core_.geometry.cacheable()) {
+    if (hit.groups[g].count() == 0) continue;
+    parts_.push_back({g, first, 0});
+    first += hit.groups[g].count();
+  }
+  KVC_CHECK(first == entries_.size() && parts_.size() == held_.size());
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    const HeldRange& range = held_[i];
+    const std::size_t end = i + 1 < parts_.size() ? parts_[i + 1].first : entries_.size();
+    const std::span<const SlotId> entries(entries_.data() + parts_[i].first, end - parts_[i].first);
+    const std::uint32_t per = core_.tier_geometry.blocks_per_chunk(range.group);
+    KVC_CHECK(range.group == parts_[i].group &&
+              (per > 1 || range.behind - range.first == entries.size()));
+    core_.jobs.add_copies(job,
+                          {index, range.group, range.first, range.blocks + range.first, entries, 0,
+                           per, range.behind - range.first},
+                          r.open_parts);
+  }
+  core_.jobs.for_each_copy(
+      job, [&](CopyRecord& copy) { copy.pinned = copy.pinned && core_.tier.readable(copy.entry); });
+  r.open_copies += static_cast<std::uint32_t>(job.copies);
+  media_.push_back({Medium::disk, std::min(need.tokens, job.end - job.begin)});
+  return true;
+}
+
 Result<AllocResult> LoadFlow::alloc_update(RequestId request, Tokens accepted,
                                            std::span<const TableView> tables) {
   held_.clear();
+  media_.clear();
   RequestIndex index = no_request;
   switch (core_.requests.find(request, index)) {
     case RequestTable::Known::unknown:
@@ -225,7 +266,8 @@ Result<AllocResult> LoadFlow::alloc_update(RequestId request, Tokens accepted,
   }
   if (Status s = check(r, accepted, tables); !s.ok()) return s;
   const Hit* hit = lookups_.resolve(r, accepted);
-  const bool broken = hit != nullptr && !find_entries(r, *hit, tables);
+  const bool deep = hit != nullptr && DiskFlow::counts_disk(*hit);
+  const bool broken = hit != nullptr && !deep && !find_entries(r, *hit, tables);
   if (Status s = take_blocks(r, accepted, tables); !s.ok()) return s;
   Job& job = core_.jobs.create(JobKind::load, r.id, index);
   job.begin = r.device;
@@ -241,9 +283,9 @@ Result<AllocResult> LoadFlow::alloc_update(RequestId request, Tokens accepted,
     r.keys_broken = true;
     hit = nullptr;
   }
-  if (hit != nullptr) {
+  if (hit != nullptr && !deep) {
     fill(job, index);
-  } else {
+  } else if (hit == nullptr || !fill_from_disk(job, index, *hit)) {
     drop_holds();
     job.without_copies = true;
     job.forced = Code::io;
@@ -255,8 +297,11 @@ Result<AllocResult> LoadFlow::alloc_update(RequestId request, Tokens accepted,
   admissions_.set_tables(index, tables, named_);
   admissions_.admit(index);
   ++r.explain.loads;
-  medium_ = {Medium::host, accepted};
-  return AllocResult{job.id, held_, {&medium_, 1}};
+  const Tokens disk = media_.empty() ? Tokens{} : media_.front().tokens;
+  core_.disk.count_hit(disk);
+  core_.disk.settle_notes();
+  if (disk < accepted) media_.insert(media_.begin(), {Medium::host, accepted - disk});
+  return AllocResult{job.id, held_, media_};
 }
 
 void LoadFlow::cancel_unplanned(Request& r) {

@@ -50,6 +50,9 @@ class LoadFlow {
   void drop_holds();
   void unname(std::span<const TableView> tables);
   void fill(Job& job, RequestIndex index);
+  // The hit counts blocks on disk: opens the fill, and the copies read its slots. False: it cannot
+  // be served, nothing changed.
+  [[nodiscard]] bool fill_from_disk(Job& job, RequestIndex index, const Hit& hit);
 
   SchedulerCore& core_;
   Admissions& admissions_;
@@ -58,7 +61,7 @@ class LoadFlow {
   std::vector<SlotId> entries_;
   std::vector<Part> parts_;
   std::vector<NamedRange> named_;  // per group
-  MediumTokens medium_;
+  std::vector<MediumTokens> media_;
 };
 
 }  // namespace kvc

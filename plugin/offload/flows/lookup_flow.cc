@@ -12,7 +12,11 @@ LookupFlow::LookupFlow(SchedulerCore& core, Admissions& admissions)
   scratch_.groups.resize(core.geometry.groups());
   if (core.limits.max_total_tokens != no_token_limit) {
     scratch_.reserve(core.tier_geometry, core.limits.max_total_tokens);
+    if (core.disk.configured()) {
+      deep_.reserve(core.tier_geometry, core.limits.max_total_tokens);
+    }
   }
+  deep_.groups.resize(core.geometry.groups());
   for (const GroupId g : core.geometry.cacheable()) {
     full_only_ = full_only_ && core.geometry.group(g).kind == GroupKind::full;
   }
@@ -67,12 +71,55 @@ Trust trust(const Request& r) { return r.keys_broken ? Trust::nothing : Trust::p
 
 }  // namespace
 
+bool LookupFlow::search_both(const Request& r, Tokens device, Tokens max_tokens) {
+  const Code code = kvc::lookup(core_.tier_geometry, core_.disk.both(), core_.requests.keys(r),
+                                device, max_tokens, deep_, trust(r));
+  KVC_CHECK(code == Code::ok);
+  core_.counters.bisections += deep_.cost.bisections;
+  core_.counters.linear_walks += deep_.cost.linear_walks;
+  return deep_.tokens > scratch_.tokens;
+}
+
+// The four answers of a tier (O-200): HIT counts, MISS ends the hit, HIT_PENDING and RETRY defer.
+// Costs no slot and starts no I/O (OW-04).
+Code LookupFlow::look_deeper(RequestIndex index, Tokens device, Tokens max_tokens) {
+  Request& r = core_.requests[index];
+  DiskFlow& disk = core_.disk;
+  if (!disk.on() || r.host_only || scratch_.tokens >= max_tokens) return Code::ok;
+  const bool may_wait = r.attach_answers < core_.options.attach_steps;
+  if (!disk.readable() || !search_both(r, device, max_tokens)) {
+    // RETRY: nothing at all is there, and what is on disk is not known yet.
+    const bool retry =
+        scratch_.external() == Tokens{} && may_wait && disk.warming() &&
+        core_.host.now_ns() - disk.warming_since() < core_.options.load_deadline_ms * 1'000'000 / 2;
+    if (!retry) return Code::ok;
+    disk.count_warming();
+    return Code::later;
+  }
+  DiskNeed need = disk.need_of(deep_, core_.requests.keys(r));
+  if (need.pending && may_wait) {
+    disk.count_pending();
+    return Code::later;
+  }
+  if (const std::uint64_t room = disk.read_room(); need.entries > room) {
+    // As much of it as the host tier can take.
+    disk.count_cut();
+    const std::uint64_t units = room / core_.geometry.cacheable().size();
+    const Tokens most = scratch_.tokens + core_.geometry.hit_alignment() * units;
+    if (most >= max_tokens || !search_both(r, device, most)) return Code::ok;
+    need = disk.need_of(deep_, core_.requests.keys(r));
+    if (need.entries > room) return Code::ok;
+  }
+  if (!need.pending) std::swap(scratch_, deep_);
+  return Code::ok;
+}
+
 LookupAnswer LookupFlow::find(RequestIndex index, const LookupQuery& query) {
   Request& r = core_.requests[index];
   const Tokens max_tokens = bound(r, query);
   if (r.lease != no_lease) {
     Lease& lease = core_.leases[r.lease];
-    if (lease.epoch == core_.tier.epoch() && lease.max_tokens == max_tokens &&
+    if (lease.epoch == core_.leases.epoch() && lease.max_tokens == max_tokens &&
         lease.hit.start == query.device && !attached(index, query.device, lease.hit.tokens)) {
       core_.leases.refresh(r.lease, core_.step);
       return {Code::ok, lease.hit.external(), Why::none};
@@ -91,6 +138,10 @@ LookupAnswer LookupFlow::find(RequestIndex index, const LookupQuery& query) {
   r.explain.lost_to_drafts = scratch_.dropped_for_drafts;
   core_.counters.tokens_lost_no_state += r.explain.lost_no_state.n;
   core_.counters.draft_dropped_tokens += r.explain.lost_to_drafts.n;
+  if (look_deeper(index, query.device, max_tokens) == Code::later) {
+    ++r.attach_answers;
+    return {Code::later, Tokens{}, Why::attached};
+  }
   const Tokens external = scratch_.external();
   if (external == Tokens{}) {
     return {Code::ok, Tokens{}, r.reset_noted ? Why::reset : Why::miss};
@@ -195,6 +246,10 @@ const Hit* LookupFlow::resolve(const Request& r, Tokens accepted) {
     return scratch_.tokens == end;
   };
   if (found(end)) return &scratch_;
+  if (!r.host_only && core_.disk.readable() && search_both(r, r.device, end) &&
+      deep_.tokens == end) {
+    return &deep_;
+  }
   // With one group the cap takes the draft's unit from what is accepted; the unit that it
   // is to compute again may as well be the one behind it.
   if (!core_.geometry.has_drafts()) return nullptr;

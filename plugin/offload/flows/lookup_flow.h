@@ -5,7 +5,7 @@
 namespace kvc {
 
 // Threads:    scheduler role only.
-// Owns:       one scratch hit.
+// Owns:       two scratch hits.
 // Invariants: at most one lease per request; an answer above 0 has a lease, and what is leased is
 //             exactly the needed set of the answer.
 class LookupFlow {
@@ -25,11 +25,16 @@ class LookupFlow {
   [[nodiscard]] LookupAnswer find(RequestIndex index, const LookupQuery& query);
   [[nodiscard]] LookupAnswer note(RequestIndex index, const LookupQuery& query,
                                   LookupAnswer answer);
+  // A hit that counts blocks on disk and is longer than scratch_, into scratch_. Later: a block of
+  // it is on its way into the host tier, or may be on disk and is not known yet.
+  [[nodiscard]] Code look_deeper(RequestIndex index, Tokens device, Tokens max_tokens);
+  [[nodiscard]] bool search_both(const Request& r, Tokens device, Tokens max_tokens);
   [[nodiscard]] bool attached(RequestIndex index, Tokens start, Tokens end);
 
   SchedulerCore& core_;
   Admissions& admissions_;
   Hit scratch_;
+  Hit deep_;
   bool full_only_ = true;  // every cacheable group is full attention
 };
 

@@ -64,8 +64,10 @@ PlanFlow::PlanFlow(SchedulerCore& core, Admissions& admissions, StorePlanner& pl
       handoffs_(handoffs),
       policy_(policy),
       lookups_(lookups),
-      buffer_(plan_bytes_max),
-      encoder_(std::span(buffer_.data(), buffer_.size())) {
+      buffer_(plan_bytes_max + core.disk.plan_bytes()),
+      encoder_(std::span(buffer_.data(), buffer_.size())),
+      disk_room_(core.disk.plan_bytes()) {
+  encoder_.set_aside(disk_room_);
   copies_max_ = (plan_bytes_max - plan_bytes(1, 0)) / plan_copy_bytes;
   jobs_.reserve(plan_bytes_max / plan_job_bytes);
   held_.reserve(copies_max_);
@@ -186,6 +188,10 @@ bool PlanFlow::encode(Job& job) {
   const std::uint64_t copies = job.without_copies ? 0 : job.copies;
   const std::uint64_t fit = encoder_.copies_that_fit();
   if (fit == PlanEncoder::no_job || fit < copies) return false;
+  const bool fills = job.kind == JobKind::load && core_.disk.filling() != 0;
+  const std::uint64_t fill = fills && !job.without_copies ? core_.disk.fill_bytes(job.id) : 0;
+  if (fill > fill_room_) return false;
+  fill_room_ -= fill;
   // Ranks say the same as the verdict will: an engine may act on their items (design 2.4).
   const Code outcome = job.without_copies ? job.forced : Code::ok;
   KVC_CHECK(encoder_.begin_job(job.kind, job.id, job.request, outcome));
@@ -196,6 +202,8 @@ bool PlanFlow::encode(Job& job) {
     });
   }
   encoder_.end_job();
+  if (fill != 0) core_.disk.plan_fill(job.id);
+  if (fills && job.without_copies) core_.disk.cancel_fill(job.id);
   jobs_.push_back({job.kind, job.id, job.request, {}});
   return true;
 }
@@ -243,6 +251,7 @@ Result<PlanResult> PlanFlow::build(const StepRecord& step) {
   held_.clear();
   lookups_.end_old_leases();
   encoder_.begin(core_.epoch, step.step);
+  fill_room_ = core_.disk.fill_room();
   encode_waiting(JobKind::load);
   encode_waiting(JobKind::store);
   preempt(step.preempted);
@@ -254,6 +263,8 @@ Result<PlanResult> PlanFlow::build(const StepRecord& step) {
   KVC_CHECK(evicted == nullptr || selection.job() == nullptr);
   encode_new(evicted != nullptr ? evicted : selection.job());
   core_.requests.forget_notices();
+  core_.disk.settle_notes();
+  core_.disk.encode(encoder_);
   return PlanResult{step.step, jobs_, encoder_.finish()};
 }
 

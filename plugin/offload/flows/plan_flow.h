@@ -51,7 +51,9 @@ class PlanFlow {
   ZeroedArray<std::uint8_t> buffer_;  // resident as far as the largest plan was
   PlanEncoder encoder_;
   std::uint64_t copies_max_ = 0;
-  bool stores_waited_ = false;  // a store job did not fit the last plan: it has precedence now
+  std::uint64_t disk_room_ = 0;  // bytes of a plan for disk jobs
+  std::uint64_t fill_room_ = 0;  // of them that fills may still take in the plan at hand
+  bool stores_waited_ = false;   // a store job did not fit the last plan: it has precedence now
   std::vector<PlannedJob> jobs_;
   std::vector<HeldBlock> held_;
   std::vector<RequestIndex> rows_;  // of the last step; a guess

@@ -5,10 +5,10 @@ namespace kvc {
 std::uint64_t leaked_slots(const SchedulerCore& core) {
   const HostTier& tier = core.tier;
   std::uint64_t leaked = tier.unaccounted();
-  const std::uint64_t writing = core.jobs.entries_written();
+  const std::uint64_t writing = core.jobs.entries_written() + core.disk.filling();
   if (tier.reserved() > writing) leaked += tier.reserved() - writing;
   const bool readers = core.leases.open_leases() != 0 || core.jobs.copies_of(JobKind::load) != 0 ||
-                       tier.numbers().rewriting != 0;
+                       tier.numbers().rewriting != 0 || core.disk.open_spills() != 0;
   if (!readers) leaked += tier.pinned();
   return leaked;
 }
@@ -21,6 +21,7 @@ PendingWork pending_of(const SchedulerCore& core) {
   out.store_jobs = core.jobs.open_of(JobKind::store);
   out.held_blocks = core.holds.held();
   out.quarantined_blocks = core.quarantined;
+  out.tier_jobs = core.disk.pending_jobs();
   return out;
 }
 
@@ -31,6 +32,7 @@ RoleNumbers numbers_of(const SchedulerCore& core) {
   const TierIndexCounters& index = core.tier.numbers();
   const PolicyNumbers policy = core.tier.policy();
   const RoleCounters& c = core.counters;
+  const DiskFlowCounters& d = core.disk.counters();
   n.stats = {
       core.tier.slots_total(),
       core.tier.slots_used(),
@@ -82,7 +84,7 @@ RoleNumbers numbers_of(const SchedulerCore& core) {
       0,
       index.bytes,
       index.writer_pins,
-      0,
+      core.disk.index().numbers().published,
       c.candidates_unreachable,
       core.options.store_when_filled ? 0U : 1U,
       c.stores_below_threshold,
@@ -93,6 +95,28 @@ RoleNumbers numbers_of(const SchedulerCore& core) {
       policy.bytes,
       c.retention_questions,
       c.retention_boundaries,
+      core.disk.index().used_bytes(),
+      core.disk.index().budget_bytes(),
+      core.disk.index().counters().evictions,
+      core.disk.index().counters().refusals,
+      core.disk.index().counters().lost,
+      d.hit_tokens,
+      d.lookups_pending,
+      d.lookups_warming,
+      d.hits_cut,
+      d.spills_ok,
+      d.spills_failed,
+      d.spills_skipped,
+      d.fills_ok,
+      d.fills_failed,
+      d.lost_on_eviction,
+      d.drops,
+      d.resets,
+      d.switched_off,
+      core.disk.ranks_off(),
+      d.restored,
+      d.restore_no_parent + d.restore_no_room + core.disk.inventory().disagreed,
+      core.disk.pending_jobs(),
   };
   return n;
 }

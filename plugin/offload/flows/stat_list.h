@@ -9,9 +9,10 @@
 
 namespace kvc {
 
-// Monotonic unless the name ends in _now. The counters of aliases, directories and the disk tier
-// are 0 in this connector: no slot has two keys, and the offsets of tails never overflow.
-inline constexpr std::array<std::string_view, 61> stat_names{
+// Monotonic unless the name ends in _now. The counters of aliases and directories are 0 in this
+// connector: no slot has two keys, and the offsets of tails never overflow. Those of the disk tier
+// count entries of all ranks as one.
+inline constexpr std::array<std::string_view, 83> stat_names{
     "host_slots_total",
     "host_slots_used_now",
     "host_slots_leaked_now",
@@ -73,6 +74,28 @@ inline constexpr std::array<std::string_view, 61> stat_names{
     "policy_bytes_now",
     "retention_questions",
     "retention_boundaries",
+    "disk_used_bytes_now",
+    "disk_budget_bytes_now",
+    "disk_evictions",
+    "disk_refusals",
+    "disk_lost",
+    "disk_hit_tokens",
+    "disk_lookups_pending",
+    "disk_lookups_warming",
+    "disk_hits_cut",
+    "disk_spills_ok",
+    "disk_spills_failed",
+    "disk_spills_skipped",
+    "disk_fills_ok",
+    "disk_fills_failed",
+    "disk_lost_on_eviction",
+    "disk_drops",
+    "disk_resets",
+    "disk_switched_off",
+    "disk_ranks_off_now",
+    "disk_restored",
+    "disk_restore_dropped",
+    "disk_jobs_open_now",
 };
 
 struct RoleNumbers {

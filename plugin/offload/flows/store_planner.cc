@@ -119,6 +119,7 @@ StorePlanner::Verdict StorePlanner::try_candidate(StoreCandidate& c, StoreSelect
     case Presence::published:
       core_.tier.use(entry, core_.requests[c.request].run,  // CW-10
                      core_.requests.keys(core_.requests[c.request]));
+      core_.disk.note_used(entry, c.request);
       return {Decision::decided, Outcome::skipped_already_cached};
     case Presence::reserved:
       return {Decision::waits, Outcome::skipped_in_flight};

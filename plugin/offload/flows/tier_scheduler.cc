@@ -170,6 +170,7 @@ Result<std::span<const SlotClass>> TierScheduler::set_ranks(std::span<const Rank
   if (!settled.ok()) return settled.error();
   const std::uint64_t runs = runs_expected(settled.value().sizes.pages);
   if (Status s = core_.tier.resize(settled.value().sizes, runs); !s.ok()) return s;
+  if (Status s = core_.disk.set_ranks(ranks, runs); !s.ok()) return s;
   usable_ = std::move(settled.value().usable);
   core_.block_bytes.assign(core_.geometry.groups(), 0);
   for (const RankInfo& rank : ranks) {
@@ -357,9 +358,11 @@ Status TierScheduler::reset(bool invalidate) {
   }
   completions_.reset_jobs(invalidate);
   core_.tier.reset();
+  core_.disk.reset();
   completions_.release_drained();
   ++core_.copies_ended;
-  const bool open = core_.tier.doomed_reserved() + core_.tier.doomed_pinned() != 0;
+  const bool open =
+      core_.tier.doomed_reserved() + core_.tier.doomed_pinned() != 0 || core_.disk.reset_open();
   return done(open ? Status{Code::later, {}} : Status{});
 }
 
@@ -401,12 +404,12 @@ std::string TierScheduler::explain_all() const {
       "{},"
       "\"max_leases\":{},\"attach_steps\":{},\"held_device_blocks_max\":{},"
       "\"load_deadline_ms\":{},\"store_decode_blocks\":{},\"single_flight\":{},"
-      "\"event_ring\":{}}},\"gates\":[",
+      "\"event_ring\":{}}},\"disk\":{},\"gates\":[",
       policy_->name(), policy_->explain_options(),
       o.chained_index && core_.geometry.chain() ? "chained" : "flat",
       kvc::name_of(core_.tier.eviction()), kvc::name_of(o.states), o.lease_steps, o.max_leases,
       o.attach_steps, core_.hold_budget, o.load_deadline_ms, o.store_decode_blocks, o.single_flight,
-      o.event_ring_entries);
+      o.event_ring_entries, core_.disk.explain());
   for (std::size_t i = 0; i < gates_.size(); ++i) {
     out += i == 0 ? "{\"feature\":" : ",{\"feature\":";
     append_json_string(out, gates_[i].feature);
@@ -444,9 +447,10 @@ std::string TierScheduler::verify() const {
   if (const std::uint64_t leaked = leaked_slots(core_); leaked != 0) {
     return fmt::format("{} slots leaked", leaked);
   }
-  if (core_.tier.reserved() != core_.jobs.entries_written()) {
-    return fmt::format("{} entries are reserved, {} are written", core_.tier.reserved(),
-                       core_.jobs.entries_written());
+  if (std::string text = core_.disk.verify(); !text.empty()) return text;
+  const std::uint64_t written = core_.jobs.entries_written() + core_.disk.filling();
+  if (core_.tier.reserved() != written) {
+    return fmt::format("{} entries are reserved, {} are written", core_.tier.reserved(), written);
   }
   const OfferCounts& all = core_.ledger.counts().all_offers;
   const std::uint64_t pending = core_.pending_offers();

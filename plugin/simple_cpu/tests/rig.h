@@ -330,6 +330,7 @@ class Rig {
   Completed finish(JobId job, Code status = Code::ok) {
     Completed out;
     for (std::uint32_t r = 0; r < limits.ranks; ++r) out = report(job, r, status);
+    std::erase(disk_open, job);
     return out;
   }
   void finish_all() {
@@ -427,6 +428,8 @@ class Rig {
   std::map<RequestId, TokenIds> tokens;
   std::map<JobId, PlanCopyOf> open;  // planned and not ended
   std::map<JobId, JobKind> kinds;
+  std::vector<std::uint8_t> last_plan;
+  std::vector<JobId> disk_open;  // disk jobs that were planned and not finished
   std::vector<HeldBlock> last_held;
   std::vector<Candidate> candidates;  // of the next record
   std::deque<std::array<std::uint8_t, key_bytes>> named_keys;
@@ -441,6 +444,7 @@ class Rig {
     BOOST_REQUIRE(view.ok());
     BOOST_REQUIRE_EQUAL(view.value().step(), steps);
     epoch = view.value().epoch();
+    last_plan.assign(plan.bytes.begin(), plan.bytes.end());
     std::vector<PlanCopyOf> jobs;
     const auto take = [&](PlanReader reader) {
       for (PlanJob job; reader.next(job);) {
@@ -451,6 +455,11 @@ class Rig {
     };
     take(view.value().loads());
     take(view.value().stores());
+    PlanReader disk = view.value().disk();
+    for (PlanJob job; disk.next(job);) {
+      kinds[job.job()] = job.kind();
+      disk_open.push_back(job.job());
+    }
     BOOST_REQUIRE_EQUAL(jobs.size(), plan.jobs.size());
     for (std::size_t i = 0; i < jobs.size(); ++i) {
       BOOST_REQUIRE_EQUAL(jobs[i].job, plan.jobs[i].job);
