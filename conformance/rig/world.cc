@@ -2,10 +2,13 @@
 
 #include <kvc/kvc_util.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <sstream>
+#include <stdexcept>
 
 #include "conformance/rig/watch.h"
 #include "host_stub/loader/status_text.h"
@@ -115,6 +118,7 @@ World::World(Setup setup, const Library& library, Judge& judge)
   if (setup_.host_blocks != 0) toml << "blocks = " << setup_.host_blocks << "\n";
   toml << setup_.host_toml << "\n";
   toml_ = setup_.toml.value_or(toml.str());
+  own_folder();
   for (std::int64_t b = 0; b < static_cast<std::int64_t>(setup_.device_blocks); ++b) {
     if (b != setup_.null_block) free_.push_back(b);
   }
@@ -136,7 +140,22 @@ World::World(Setup setup, const Library& library, Judge& judge)
   }
 }
 
-World::~World() { close(); }
+World::~World() {
+  close();
+  std::error_code ignored;
+  if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
+}
+
+void World::own_folder() {
+  constexpr std::string_view word = "{folder}";
+  for (std::size_t at = toml_.find(word); at != std::string::npos; at = toml_.find(word)) {
+    if (folder_.empty()) {
+      folder_ = (std::filesystem::temp_directory_path() / "kvc-world-XXXXXX").string();
+      if (::mkdtemp(folder_.data()) == nullptr) throw std::runtime_error("no temporary folder");
+    }
+    toml_.replace(at, word.size(), folder_);
+  }
+}
 
 void World::close() {
   if (closed_) return;

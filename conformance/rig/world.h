@@ -379,6 +379,8 @@ class World {
   kvc_list in_list(const std::vector<T>& elements, std::uint64_t count);
   void judge_destinations(const Request& r, const kvc_alloc_out& out);
   std::vector<kvc_block> blocks_of(const kvc_list& list);
+  // "{folder}" in the TOML: a folder of this world alone, gone with it.
+  void own_folder();
 
   const Library& library_;
   Judge& judge_;
@@ -386,6 +388,7 @@ class World {
   kvc_host_api host_{};
   std::vector<kvc_group> groups_;
   std::string toml_;
+  std::string folder_;
   kvc_sched* sched_ = nullptr;
   std::vector<kvc_rank*> ranks_;
   std::vector<std::unique_ptr<RankMemory>> memory_;

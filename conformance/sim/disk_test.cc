@@ -49,10 +49,10 @@ struct Floor {
 constexpr Floor floors[] = {
     {"requests finished", 1500},     {"stat disk_spills_ok", 3000},
     {"stat disk_spills_failed", 20}, {"stat disk_spills_skipped", 10},
-    {"stat disk_fills_ok", 500},     {"stat disk_fills_failed", 5},
+    {"stat disk_fills_ok", 200},     {"stat disk_fills_failed", 3},
     {"stat disk_hit_tokens", 2000},  {"stat disk_evictions", 20},
     {"stat disk_drops", 20},         {"stat disk_resets", 5},
-    {"stat disk_restored", 1000},    {"stat disk_switched_off", 1},
+    {"stat disk_restored", 500},    {"stat disk_switched_off", 1},
     {"disk faults armed", 200},
 };
 

@@ -459,6 +459,7 @@ void make_offloading(World& world) {
 }  // namespace
 
 void add_disk(World& world, const std::string& folder) {
+  world.disk = true;
   Prng draw(world.seed ^ 0xD15CU);
   const auto pick = [&](std::initializer_list<std::uint64_t> of) {
     return of.begin()[draw.below(of.size())];

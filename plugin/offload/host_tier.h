@@ -140,11 +140,18 @@ class HostTier final : private TierSink {
   [[nodiscard]] bool bad(SlotId entry) const { return index_->bad(entry); }
   [[nodiscard]] bool rewriting(SlotId entry) const { return index_->rewriting(entry); }
   [[nodiscard]] bool readable(SlotId entry) const { return published(entry) && !bad(entry); }
-  // What a block of the chain or a tail continues; no_slot: the root. Requires a keyed entry.
-  [[nodiscard]] SlotId parent_of(SlotId entry) const { return index_->supports_of(entry).first; }
+  // What a block of the chain or a tail continues, and what another entry hangs on; no_slot: the
+  // root, or nothing. Requires a keyed entry.
+  [[nodiscard]] SlotId parent_of(SlotId entry) const {
+    const Supports s = index_->supports_of(entry);
+    return s.first != no_slot ? s.first : s.second;
+  }
   // Who would go next, whoever stores; no_slot: none. It may be evicted.
   [[nodiscard]] SlotId next_victim() { return index_->victim(no_run); }
   void evict(SlotId entry) { index_->evict(entry, *this); }
+  [[nodiscard]] bool evictable(SlotId entry) const {
+    return published(entry) && index_->evictable(entry);
+  }
   // The slot number inside the class of the entry's group, as plans name it.
   [[nodiscard]] std::uint32_t slot_number(SlotId entry) const { return slots_->slot_number(entry); }
   // Requires: not free, not doomed.

@@ -102,7 +102,10 @@ BOOST_AUTO_TEST_CASE(what_was_spilled_is_filled_after_a_restart_and_loaded) {
   Seen seen = d.w->run();
   BOOST_TEST((end_of(seen, 20) == ReportJob{20, JobKind::spill, ReportPhase::ended, Code::ok, 64}));
   BOOST_TEST(d.w->rank->verify() == "");
-  BOOST_TEST(d.w->info.inventory.empty());
+  // A piece without entries says that there is a disk tier.
+  const auto empty = disk::InventoryView::read(d.w->info.inventory);
+  BOOST_REQUIRE(empty.ok());
+  BOOST_TEST(empty.value().piece().entries_all == 0u);
 
   d.restart();
   const auto view = disk::InventoryView::read(d.w->info.inventory);
@@ -120,6 +123,27 @@ BOOST_AUTO_TEST_CASE(what_was_spilled_is_filled_after_a_restart_and_loaded) {
   BOOST_TEST((end_of(seen, 30).status == Code::ok));
   BOOST_TEST((d.w->block(0, 8) == a));
   BOOST_TEST((d.w->block(2, 9) == b));
+  BOOST_TEST(d.w->rank->verify() == "");
+}
+
+BOOST_AUTO_TEST_CASE(a_load_may_stand_in_the_plan_of_the_fill_that_it_needs) {
+  DiskWorld d;
+  const auto a = d.w->block(0, 3);
+  BOOST_REQUIRE(
+      d.submit({}, {{10, {{0, 1, 3, 0}}}}, {{JobKind::spill, 20, {block_of(0, 1, 1)}}}).ok());
+  d.w->run();
+  d.restart();
+  // One slot is filled, of the other there is nothing on disk.
+  BOOST_REQUIRE(d.submit({{30, {{0, 5, 8, 0}}}, {31, {{0, 6, 9, 0}}}}, {},
+                         {{JobKind::fill, 21, {block_of(0, 5, 1), block_of(0, 6, 7)}}})
+                    .ok());
+  BOOST_TEST(d.w->rank->verify() == "");
+  const Seen seen = d.w->run();
+  BOOST_TEST((end_of(seen, 30).status == Code::ok));
+  BOOST_TEST((end_of(seen, 31).status == Code::io));
+  BOOST_REQUIRE(seen.failed.at(21).size() == 1u);
+  BOOST_TEST((seen.failed.at(21)[0].side == FailedSide::source));
+  BOOST_TEST((d.w->block(0, 8) == a));
   BOOST_TEST(d.w->rank->verify() == "");
 }
 
@@ -252,6 +276,7 @@ BOOST_AUTO_TEST_CASE(a_long_inventory_continues_in_reports) {
   d.w.reset();
   RankOptions small = options(d.folder.path());
   small.report_bytes_max = 4096;
+  small.first_inventory_bytes = 2048;
   d.w = std::make_unique<World>(nullptr, small);
   std::uint64_t told = 0;
   const auto take = [&](std::span<const std::uint8_t> bytes) {

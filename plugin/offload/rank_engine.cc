@@ -10,8 +10,6 @@ namespace kvc {
 
 namespace {
 
-// Of the inventory at most so much with register_regions, the rest with reports.
-constexpr std::size_t first_inventory_bytes = std::size_t{64} << 20U;
 constexpr std::uint64_t report_bytes_min = 4096;  // one entry with all its failed blocks
 // Between two looks at the host's clock while waiting for worker threads.
 constexpr std::uint64_t wait_slice_ns = 10'000'000;
@@ -104,7 +102,7 @@ Status RankEngine::open_disk(RankLayout& layout, RankPages& pages,
   if (!tier.ok()) {
     return {tier.error().code, fmt::format("rank {}: {}", options_.rank, tier.error().text)};
   }
-  inventory_ = tier.value()->next_inventory(first_inventory_bytes);
+  inventory_ = tier.value()->next_inventory(options_.first_inventory_bytes);
   if (inventory_.empty()) {
     // Says that there is a disk tier, with nothing in it.
     inventory_.resize(disk::inventory_bytes(0));

@@ -33,6 +33,8 @@ struct RankOptions {
   std::uint64_t store_deadline_ms = 60'000;
   std::uint64_t report_bytes_max =
       std::uint64_t{256} * 1024;  // >= 4096; what does not fit travels in the next
+  // Of the inventory of a disk tier at most so much with register_regions, the rest with reports.
+  std::size_t first_inventory_bytes = std::size_t{64} << 20U;
   // A job is handed to the copy engine in parts of about so many copy descriptors (at least one
   // block each). The engine must have room for one part: runs_max >= this + the regions of a group.
   std::uint32_t part_descriptors = 1024;

@@ -189,6 +189,9 @@ class DiskFlow {
   // `path` names the request's prefix that the entry holds.
   [[nodiscard]] bool on_path(SlotId entry, const KeyView& path) const;
   [[nodiscard]] bool demote(SlotId entry);
+  // Fewer host slots than there should be are free.
+  [[nodiscard]] bool short_of_slots(std::uint64_t coming = 0) const;
+  void leave_host(const DiskCopy& copy);
   // The keys of scratch_ that the entry and its supports have; clear takes them out again.
   void lay_path(SlotId entry);
   void lay_key(Tokens end, const std::byte* key);
@@ -236,7 +239,10 @@ class DiskFlow {
   std::vector<RequestIndex> drained_;
   std::vector<std::byte> scratch_;  // keys of a path of which only some are known
   std::vector<Tokens> laid_;
-  std::uint64_t headroom_ = 0;       // on eviction: host slots that are to be free
+  std::uint64_t headroom_ = 0;  // on eviction: host slots that are to be free
+  // A spill failed when so many were used: no further try before more are.
+  bool paused_ = false;
+  std::uint64_t paused_used_ = 0;
   std::vector<DiskJob*> fills_now_;  // of the loads of the plan at hand
   SlotId publishing_ = no_slot;
 

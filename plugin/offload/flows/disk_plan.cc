@@ -13,6 +13,8 @@ namespace {
 // Ranks name at most so many failed blocks of a job (docs/formats/report.md).
 constexpr std::uint32_t failed_named_max = 64;
 constexpr std::uint64_t drops_per_plan = 1024;
+// Jobs beside those of drops, spills and a reset.
+constexpr std::uint64_t fills_per_plan = 64;
 
 std::array<std::uint8_t, plan_key_bytes> wide_key(const std::byte* key, std::uint32_t bytes) {
   std::array<std::uint8_t, plan_key_bytes> out{};
@@ -26,13 +28,12 @@ std::uint64_t DiskFlow::plan_bytes() const {
   if (!configured()) return 0;
   // The longest fill twice, what may be on its way to disk, and drops.
   const std::uint64_t blocks = 2 * path_entries_ + options_.open_blocks + drops_per_plan;
-  return blocks * plan_disk_block_bytes + (fills_now_.capacity() + 4) * plan_job_bytes;
+  return blocks * plan_disk_block_bytes + (fills_per_plan + 4) * plan_job_bytes;
 }
 
 std::uint64_t DiskFlow::fill_room() const {
-  return configured()
-             ? 2 * path_entries_ * plan_disk_block_bytes + fills_now_.capacity() * plan_job_bytes
-             : 0;
+  return configured() ? 2 * path_entries_ * plan_disk_block_bytes + fills_per_plan * plan_job_bytes
+                      : 0;
 }
 
 PlanDiskBlock DiskFlow::block_of(SlotId host, SlotId disk) const {
@@ -169,9 +170,24 @@ void DiskFlow::finish_spill(DiskJob& job) {
       index_.abandon(copy.disk);
     }
     host_.unpin(copy.host, PinKind::job);
+    if (ok) {
+      leave_host(copy);
+    } else {
+      paused_ = true;
+    }
   });
+  paused_used_ = host_.slots_used();
   if (job.full) index_.shrink_budget();
   jobs_.remove(job);
+}
+
+// On eviction: what was written for want of host slots leaves them now. Were it to wait for its
+// turn the disk might have lost it by then, to what was written next.
+void DiskFlow::leave_host(const DiskCopy& copy) {
+  if (options_.on_eviction && short_of_slots() && host_.evictable(copy.host) &&
+      index_.published(copy.disk)) {
+    host_.evict(copy.host);
+  }
 }
 
 void DiskFlow::finish_reset(const DiskJob& job) {

@@ -69,6 +69,7 @@ DiskNeed DiskFlow::need_of(const Hit& hit, const KeyView& keys) const {
 
 std::uint64_t DiskFlow::read_room() const {
   const std::uint64_t total = host_.slots_total();
+  if (total == UINT64_MAX) return jobs_.copies_left();
   const std::uint64_t used = host_.slots_used();
   const std::uint64_t free = total > used ? total - used : 0;
   // Some are kept for what is stored meanwhile.

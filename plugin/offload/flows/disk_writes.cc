@@ -61,16 +61,18 @@ bool DiskFlow::spill_path(SlotId entry, const KeyView& path, RunId run) {
     return false;
   }
   climb_.clear();
-  const bool chained = host_.index().chained();
   for (SlotId at = entry; at != no_slot;) {
     const SlotKey key = host_.key_of(at);
     SlotId below = no_slot;
     if (index_.find(key.group, key.key, below) != Presence::absent) break;
-    // A bad ancestor ends the path: what continues it cannot be on disk.
-    if (!host_.published(at) || host_.bad(at)) return false;
+    if (!host_.readable(at)) {
+      // What continues a block that cannot be on disk cannot, either; others may hang on nothing.
+      const bool alone = climb_.size() == 1 && geometry_.chain() != host_.key_of(entry).group;
+      if (!alone) return false;
+      break;
+    }
     climb_.push_back(at);
-    // Of the chain, and tails: what the entry continues.
-    at = chained && geometry_.chain() == key.group ? host_.parent_of(at) : no_slot;
+    at = host_.index().chained() ? host_.parent_of(at) : no_slot;
   }
   for (std::size_t i = climb_.size(); i > 0; --i) {
     if (!spill_one(climb_[i - 1], path, run)) return false;
@@ -106,14 +108,18 @@ void DiskFlow::evicted_from_host(GroupId group, const std::byte* key) {
 
 void DiskFlow::make_headroom() {
   if (!on() || !options_.on_eviction || ranks_off_ != 0 || reset_wanted_) return;
-  for (;;) {
-    const std::uint64_t total = host_.slots_total();
-    const std::uint64_t used = host_.slots_used();
-    const std::uint64_t free = total > used ? total - used : 0;
-    if (free + open_spills() >= headroom_) return;
+  if (paused_ && host_.slots_used() <= paused_used_) return;
+  paused_ = false;
+  while (short_of_slots(open_spills())) {
     const SlotId victim = host_.next_victim();
     if (victim == no_slot || !demote(victim)) return;
   }
+}
+
+bool DiskFlow::short_of_slots(std::uint64_t coming) const {
+  const std::uint64_t total = host_.slots_total();
+  const std::uint64_t used = host_.slots_used();
+  return total != UINT64_MAX && (total > used ? total - used : 0) + coming < headroom_;
 }
 
 // The next victim of the host tier leaves it, or is written first. False: neither.
@@ -132,8 +138,7 @@ bool DiskFlow::demote(SlotId entry) {
     const SlotKey one = host_.key_of(at);
     lay_path(at);
     if (index_.find(one.group, one.key, below) != Presence::absent) break;
-    const bool chain = host_.index().chained() && geometry_.chain() == one.group;
-    at = chain ? host_.parent_of(at) : no_slot;
+    at = host_.index().chained() ? host_.parent_of(at) : no_slot;
   }
   const bool written = spill_path(entry, laid_path(), run);
   clear_path();

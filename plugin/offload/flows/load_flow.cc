@@ -206,7 +206,7 @@ bool LoadFlow::fill_from_disk(Job& job, RequestIndex index, const Hit& hit) {
   Request& r = core_.requests[index];
   DiskNeed need;
   if (!core_.disk.open_fill(index, hit, job.id, entries_, need)) {
-    r.host_only = !need.pending;
+    disk_refused_ = !need.pending;
     return false;
   }
   parts_.clear();
@@ -232,7 +232,8 @@ bool LoadFlow::fill_from_disk(Job& job, RequestIndex index, const Hit& hit) {
   core_.jobs.for_each_copy(
       job, [&](CopyRecord& copy) { copy.pinned = copy.pinned && core_.tier.readable(copy.entry); });
   r.open_copies += static_cast<std::uint32_t>(job.copies);
-  media_.push_back({Medium::disk, std::min(need.tokens, job.end - job.begin)});
+  const Tokens disk = std::min(need.tokens, job.end - job.begin);
+  if (disk > Tokens{}) media_.push_back({Medium::disk, disk});
   return true;
 }
 
@@ -240,6 +241,7 @@ Result<AllocResult> LoadFlow::alloc_update(RequestId request, Tokens accepted,
                                            std::span<const TableView> tables) {
   held_.clear();
   media_.clear();
+  disk_refused_ = false;
   RequestIndex index = no_request;
   switch (core_.requests.find(request, index)) {
     case RequestTable::Known::unknown:
@@ -296,6 +298,8 @@ Result<AllocResult> LoadFlow::alloc_update(RequestId request, Tokens accepted,
   if (r.device == Tokens{}) r.stale = false;
   admissions_.set_tables(index, tables, named_);
   admissions_.admit(index);
+  // What could not be served is not offered again: the next lookup asks the host tier alone.
+  r.host_only = disk_refused_;
   ++r.explain.loads;
   const Tokens disk = media_.empty() ? Tokens{} : media_.front().tokens;
   core_.disk.count_hit(disk);

@@ -62,6 +62,7 @@ class LoadFlow {
   std::vector<Part> parts_;
   std::vector<NamedRange> named_;  // per group
   std::vector<MediumTokens> media_;
+  bool disk_refused_ = false;  // a hit on disk could not be served
 };
 
 }  // namespace kvc

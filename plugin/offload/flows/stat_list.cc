@@ -1,5 +1,7 @@
 #include "plugin/offload/flows/stat_list.h"
 
+#include <algorithm>
+
 namespace kvc {
 
 std::uint64_t leaked_slots(const SchedulerCore& core) {
@@ -25,15 +27,43 @@ PendingWork pending_of(const SchedulerCore& core) {
   return out;
 }
 
-}  // namespace
+constexpr std::size_t of_disk = 22;
 
-RoleNumbers numbers_of(const SchedulerCore& core) {
-  RoleNumbers n{core.ledger.counts(), pending_of(core), {}};
+// The last of stat_names.
+std::array<std::uint64_t, of_disk> disk_numbers(const DiskFlow& d) {
+  const DiskFlowCounters& c = d.counters();
+  return {
+      d.index().used_bytes(),
+      d.index().budget_bytes(),
+      d.index().counters().evictions,
+      d.index().counters().refusals,
+      d.index().counters().lost,
+      c.hit_tokens,
+      c.lookups_pending,
+      c.lookups_warming,
+      c.hits_cut,
+      c.spills_ok,
+      c.spills_failed,
+      c.spills_skipped,
+      c.fills_ok,
+      c.fills_failed,
+      c.lost_on_eviction,
+      c.drops,
+      c.resets,
+      c.switched_off,
+      d.ranks_off(),
+      c.restored,
+      c.restore_no_parent + c.restore_no_room + d.inventory().disagreed,
+      d.pending_jobs(),
+  };
+}
+
+// Those before them.
+std::array<std::uint64_t, stat_names.size() - of_disk> role_numbers(const SchedulerCore& core) {
   const TierIndexCounters& index = core.tier.numbers();
   const PolicyNumbers policy = core.tier.policy();
   const RoleCounters& c = core.counters;
-  const DiskFlowCounters& d = core.disk.counters();
-  n.stats = {
+  return {
       core.tier.slots_total(),
       core.tier.slots_used(),
       leaked_slots(core),
@@ -95,29 +125,18 @@ RoleNumbers numbers_of(const SchedulerCore& core) {
       policy.bytes,
       c.retention_questions,
       c.retention_boundaries,
-      core.disk.index().used_bytes(),
-      core.disk.index().budget_bytes(),
-      core.disk.index().counters().evictions,
-      core.disk.index().counters().refusals,
-      core.disk.index().counters().lost,
-      d.hit_tokens,
-      d.lookups_pending,
-      d.lookups_warming,
-      d.hits_cut,
-      d.spills_ok,
-      d.spills_failed,
-      d.spills_skipped,
-      d.fills_ok,
-      d.fills_failed,
-      d.lost_on_eviction,
-      d.drops,
-      d.resets,
-      d.switched_off,
-      core.disk.ranks_off(),
-      d.restored,
-      d.restore_no_parent + d.restore_no_room + core.disk.inventory().disagreed,
-      core.disk.pending_jobs(),
   };
+}
+
+}  // namespace
+
+RoleNumbers numbers_of(const SchedulerCore& core) {
+  RoleNumbers n;
+  n.offers = core.ledger.counts();
+  n.pending = pending_of(core);
+  const auto role = role_numbers(core);
+  const auto disk = disk_numbers(core.disk);
+  std::copy(disk.begin(), disk.end(), std::copy(role.begin(), role.end(), n.stats.begin()));
   return n;
 }
 
