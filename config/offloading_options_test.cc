@@ -93,7 +93,7 @@ BOOST_AUTO_TEST_CASE(impossible_values_are_refused_with_place_key_value_and_rang
   check_has(bad("[connector]\nmode = \"lazy\""), {"mode = \"lazy\"", "\"eager\""});
   check_has(bad("[connector]\nkind = \"simple_cpu\""), {"\"simple_cpu\"", "\"offloading\""});
   check_has(bad("[connector]\nblock_per_chunk = 2"), {"did you mean \"blocks_per_chunk\"?"});
-  check_has(bad("[hots]\nbytes = 1"), {"unknown key \"hots\"", "connector, cuda, host"});
+  check_has(bad("[hots]\nbytes = 1"), {"unknown key \"hots\"", "connector, cuda, disk, host"});
 }
 
 BOOST_AUTO_TEST_CASE(the_example_is_one_line_apart_from_that_of_simple_cpu) {

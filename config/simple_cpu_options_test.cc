@@ -216,7 +216,7 @@ BOOST_AUTO_TEST_CASE(an_unknown_key_names_the_allowed_ones_and_the_nearest) {
             {"c.toml:2:1:", "unknown key \"lease_step\" in [connector]",
              "did you mean \"lease_steps\"?", "attach_steps, event_ring,", "store_decode_blocks"});
   check_has(bad("[hots]\nbytes = 1"),
-            {"c.toml:1:2:", "unknown key \"hots\"", "\"host\"", "connector, cuda, host"});
+            {"c.toml:1:2:", "unknown key \"hots\"", "\"host\"", "connector, cuda, disk, host"});
   const auto far = bad("[host]\nzzzzzzzz = 1");
   check_has(far,
             {"unknown key \"zzzzzzzz\"", "Allowed here: blocks, bytes, copy_threads, unlimited"});

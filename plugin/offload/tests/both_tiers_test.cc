@@ -134,7 +134,7 @@ BOOST_AUTO_TEST_SUITE(both_tiers)
 BOOST_AUTO_TEST_CASE(a_lookup_over_both_finds_what_either_has) {
   const std::vector<Layout> layouts = {
       {.groups = {fa(16)}, .h = 16, .s = 16},
-      {.groups = {fa(64)}, .h = 16, .s = 64},
+      {.groups = {fa(16), fa(32)}, .h = 16, .s = 32},
       {.groups = {fa(64), mb(64)}, .h = 16, .s = 64},
       {.groups = {fa(16), sw(16, 40)}, .h = 16, .s = 16},
       {.groups = {fa(32), fa(64), mb(64)}, .h = 16, .s = 64},
