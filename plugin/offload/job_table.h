@@ -8,6 +8,7 @@
 
 #include "plugin/coordinator/key_index.h"
 #include "plugin/core/op_count.h"
+#include "plugin/core/zeroed.h"
 #include "plugin/offload/scheduler_role.h"
 
 namespace kvc {
@@ -241,9 +242,9 @@ class JobTable {
   std::vector<std::uint32_t> open_;
   std::vector<std::uint32_t> open_loads_;
   std::vector<std::uint32_t> ids_;  // a power of two, at least twice the jobs
-  std::vector<CopyChunk> chunks_;
+  PagedVector<CopyChunk> chunks_;
   std::uint32_t free_chunk_ = 0;  // + 1
-  std::vector<Part> parts_;
+  PagedVector<Part> parts_;
   std::uint32_t free_part_ = 0;  // + 1
   Queue loads_;
   Queue stores_;

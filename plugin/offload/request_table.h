@@ -11,6 +11,7 @@
 #include "plugin/coordinator/keys.h"
 #include "plugin/coordinator/tier_index.h"
 #include "plugin/core/prefetch.h"
+#include "plugin/core/zeroed.h"
 #include "plugin/offload/explain_ring.h"
 #include "plugin/offload/hold_book.h"
 #include "plugin/offload/id_history.h"
@@ -93,7 +94,7 @@ struct alignas(64) Request {
   std::uint32_t fills = 0;  // from disk, that have not ended
   RunId disk_run = no_run;  // of the disk tier's index; open from its first use on
   bool host_only = false;   // its hit on disk could not be served: until admitted
-  std::vector<std::byte> keys;
+  PagedVector<std::byte> keys;
   std::vector<GroupProgress> groups;
   ExplainRecord explain;
 };

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "plugin/coordinator/hit.h"
+#include "plugin/core/zeroed.h"
 #include "plugin/offload/both_tiers.h"
 #include "plugin/offload/disk_index.h"
 #include "plugin/offload/disk_jobs.h"
@@ -100,7 +101,7 @@ class DiskFlow {
   // `load` waits for. `entries`: the host entries of the hit by group, positions ascending. False:
   // it cannot be served; nothing changed.
   [[nodiscard]] bool open_fill(RequestIndex request, const Hit& hit, JobId load,
-                               std::vector<SlotId>& entries, DiskNeed& need);
+                               PagedVector<SlotId>& entries, DiskNeed& need);
   // So many bytes of the plan does the fill of the load take; 0: it has none.
   [[nodiscard]] std::uint64_t fill_bytes(JobId load);
   // The load is in this plan, so the fill is.

@@ -99,7 +99,7 @@ bool DiskFlow::take_part(const Part& part, RequestIndex request, DiskJob& job, S
 }
 
 bool DiskFlow::open_fill(RequestIndex request, const Hit& hit, JobId load,
-                         std::vector<SlotId>& entries, DiskNeed& need) {
+                         PagedVector<SlotId>& entries, DiskNeed& need) {
   if (!readable()) return false;
   Request& r = requests_[request];
   const KeyView keys = requests_.keys(r);

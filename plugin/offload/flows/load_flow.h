@@ -3,6 +3,7 @@
 #pragma once
 #include <vector>
 
+#include "plugin/core/zeroed.h"
 #include "plugin/offload/flows/lookup_flow.h"
 
 namespace kvc {
@@ -58,7 +59,7 @@ class LoadFlow {
   Admissions& admissions_;
   LookupFlow& lookups_;
   std::vector<HeldRange> held_;
-  std::vector<SlotId> entries_;
+  PagedVector<SlotId> entries_;
   std::vector<Part> parts_;
   std::vector<NamedRange> named_;  // per group
   std::vector<MediumTokens> media_;
