@@ -1,6 +1,8 @@
 // One world of the oracle, given to the coordinator in the coordinator's own terms, and both
 // answers compared.
 #pragma once
+#include <algorithm>
+#include <cstdlib>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +20,12 @@ inline constexpr int sample_divisor = 8;
 #else
 inline constexpr int sample_divisor = 1;
 #endif
+
+// `count` random worlds of a test, or as many times more as KVC_WORLDS says; fewer when sanitized.
+inline int worlds_of(int count) {
+  const char* times = std::getenv("KVC_WORLDS");
+  return count * (times == nullptr ? 1 : std::max(1, std::atoi(times))) / sample_divisor;
+}
 
 // The coordinator's options for the layout of a world; drafts drop iff a group is flagged.
 // `chunk`: what oracle::set_chunks was asked for.
