@@ -381,7 +381,7 @@ const Planted ends[] = {
     {"KVC-P-131", "blocks are held and nothing is open",
      [](Host& h) {
        script().has_pending = [](const kvc_sched*, kvc_pending* out) {
-         const kvc_pending mine{sizeof mine, 0, 0, 0, 3, 0};
+         const kvc_pending mine{sizeof mine, 0, 0, 0, 3, 0, 0};
          return KVC_WRITE(out, &mine);
        };
        h.close();

@@ -397,7 +397,7 @@ const Planted queries[] = {
     {"KVC-P-112", "loads that are not there",
      [](Host& h) {
        script().has_pending = [](const kvc_sched*, kvc_pending* out) {
-         const kvc_pending mine{sizeof mine, 0, 2, 0, 0, 0};
+         const kvc_pending mine{sizeof mine, 0, 2, 0, 0, 0, 0};
          return KVC_WRITE(out, &mine);
        };
        kvc_pending p{};
