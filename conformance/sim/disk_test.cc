@@ -1,40 +1,18 @@
 // The same worlds with both tiers of the connector: a disk that fails, fills up and hangs, and a
 // second life on the same folder (docs/testing.md). KVC_SIM_DISK_SEEDS says how many.
-#include <unistd.h>
-
 #include <cstdio>
-#include <filesystem>
 
 #include <fmt/format.h>
 #include <boost/test/unit_test.hpp>
 
 #include "conformance/sim/sim_fixture_test.h"
+#include "plugin/offload/disk/tests/folder.h"
 #include "plugin/tests/seed.h"
 
 namespace {
 
 using namespace kvc::sim;
 using namespace kvc::sim::testing;
-
-// A folder for one world, gone with it.
-class Folder {
- public:
-  Folder() {
-    std::string path = (std::filesystem::temp_directory_path() / "kvc-sim-disk-XXXXXX").string();
-    BOOST_REQUIRE(::mkdtemp(path.data()) != nullptr);
-    path_ = path;
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  [[nodiscard]] const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 #if defined(KVC_SANITIZED)
 constexpr std::uint64_t disk_seeds_default = 40;
@@ -52,7 +30,7 @@ constexpr Floor floors[] = {
     {"stat disk_fills_ok", 200},     {"stat disk_fills_failed", 3},
     {"stat disk_hit_tokens", 2000},  {"stat disk_evictions", 20},
     {"stat disk_drops", 20},         {"stat disk_resets", 5},
-    {"stat disk_restored", 500},    {"stat disk_switched_off", 1},
+    {"stat disk_restored", 500},     {"stat disk_switched_off", 1},
     {"disk faults armed", 200},
 };
 
@@ -67,7 +45,7 @@ BOOST_AUTO_TEST_CASE(seeds_with_two_lives) {
       only == UINT64_MAX ? number_of("KVC_SIM_DISK_SEEDS", disk_seeds_default) : 1;
   Tally all;
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
-    const Folder folder;
+    const kvc::disk_test::Folder folder;
     World world = draw_world(seed, "offloading");
     add_disk(world, folder.path());
     const InWorld here(world);

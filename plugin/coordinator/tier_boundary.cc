@@ -53,18 +53,16 @@ bool BoundaryPolicy::make() {
   skipped_.reserve(lists_most);
   changed_.reserve(lists_most);
   changed_at_.assign(lists_most, 0);
-  samples_.make();
   // Of so many boundaries a tier is full.
   const std::uint64_t room = ctx_.slots / std::max<std::size_t>(1, ctx_.states.size());
   const std::uint64_t ghosts = std::max<std::uint64_t>(1, room + ctx_.ghosts_more);
-  std::uint32_t shift = 0;
-  while ((room + ghosts) >> shift > Samples::wanted) ++shift;
-  sample_mask_ = (std::uint64_t{1} << shift) - 1;
-  survival_.make(std::max(0.5F, 8.0F / static_cast<float>(std::uint64_t{1} << shift)));
   notes_.reserve(ctx_.open_runs);
   free_notes_.reserve(ctx_.open_runs);
-  if (!Policy::make() || !ghosts_.make(ghosts) || !ghost_samples_.size_for(ghosts)) return false;
-  if (!slot_samples_.size_for(ctx_.slots)) return false;
+  if (!Policy::make() || !ghosts_.make(ghosts) ||
+      !samples_.make(ctx_.slots, ghosts, room + ghosts)) {
+    return false;
+  }
+  survival_.make(std::max(0.5F, 8.0F / static_cast<float>(samples_.every())));
   return ctx_.slots == 0 || ctx_.open_runs == 0 ||
          notes_of_run_.size_for(ctx_.slots + ctx_.open_runs);
 }
@@ -145,39 +143,15 @@ void BoundaryPolicy::note_end(Notes& notes, Tokens end) const {
 
 void BoundaryPolicy::expose(const Mark& mark, std::uint32_t where) {
   if (!mark.has(Mark::sampled_bit)) return;
-  Samples::Sample& sample = samples_[sample_at(where) - 1];
+  Samples::Sample& sample = samples_.at(where);
   survival_.expose(infos_[mark.list].cls, sample.accounted - mark.stamp, now_ - mark.stamp);
   sample.accounted = now_;
-}
-
-void BoundaryPolicy::start_sample(Mark& mark, std::uint64_t tag, std::uint32_t where) {
-  if ((tag & sample_mask_) != 0) return;
-  const std::uint32_t id = samples_.add({where, now_});
-  if (id == Samples::none) return;
-  if ((where & Samples::ghost_bit) == 0 && !slot_samples_.ensure(std::uint64_t{where} + 1)) {
-    throw std::bad_alloc();
-  }
-  sample_at(where) = id + 1;
-  mark.set(Mark::sampled_bit, true);
-}
-
-void BoundaryPolicy::move_sample(std::uint32_t from, std::uint32_t to) {
-  if ((to & Samples::ghost_bit) == 0 && !slot_samples_.ensure(std::uint64_t{to} + 1)) {
-    throw std::bad_alloc();
-  }
-  const std::uint32_t id = sample_at(from) - 1;
-  sample_at(from) = 0;
-  sample_at(to) = id + 1;
-  samples_[id].where = to;
 }
 
 void BoundaryPolicy::end_sample(const Mark& mark, std::uint32_t where) {
   if (!mark.has(Mark::sampled_bit)) return;
   expose(mark, where);
-  const std::uint32_t id = sample_at(where) - 1;
-  sample_at(where) = 0;
-  samples_.erase(id);
-  if (id < samples_.size()) sample_at(samples_[id].where) = id + 1;
+  samples_.end(where);
 }
 
 GhostId BoundaryPolicy::add_ghost(std::uint64_t tag, const Mark& mark) {
@@ -215,7 +189,7 @@ void BoundaryPolicy::use(const Found& found, const Notes& notes) {
   const Mark mark = mark_of(found);
   const auto hit = [&](const Mark& m, std::uint32_t where) {
     if (!m.has(Mark::sampled_bit)) return;
-    Samples::Sample& sample = samples_[sample_at(where) - 1];
+    Samples::Sample& sample = samples_.at(where);
     survival_.hit(infos_[m.list].cls, sample.accounted - m.stamp, now_ - m.stamp);
     sample.accounted = now_;
   };
@@ -281,7 +255,7 @@ void BoundaryPolicy::begin(RunId run, const KeyView& keys, Tokens prompt) {
   }
   if (notes.tail_tag != 0 && notes.used != notes.tail && ghosts_.find(notes.tail_tag) == no_ghost) {
     const GhostId ghost = add_ghost(notes.tail_tag, {notes.request, new_list(tail, notes), 1, 0});
-    start_sample(ghosts_[ghost].mark, notes.tail_tag, ghost | Samples::ghost_bit);
+    samples_.start(ghosts_[ghost].mark, notes.tail_tag, ghost | Samples::ghost_bit, now_);
   }
 }
 
@@ -365,11 +339,11 @@ void BoundaryPolicy::reserved(SlotId slot, RunId run) {
   const GhostId ghost = ghosts_.find(tag);
   if (ghost != no_ghost) {
     mark = ghosts_[ghost].mark;
-    if (mark.has(Mark::sampled_bit)) move_sample(ghost | Samples::ghost_bit, slot);
+    if (mark.has(Mark::sampled_bit)) samples_.move(ghost | Samples::ghost_bit, slot);
     ghosts_.erase(ghost);
   } else {
     mark = {own.request, new_list(end, own), 1, 0};
-    start_sample(mark, tag, slot);
+    samples_.start(mark, tag, slot, now_);
   }
   note_end(own, end);
   Mark whole = mark;
@@ -395,7 +369,7 @@ void BoundaryPolicy::break_up(SlotId slot, const Mark& mark) {
     Mark known = mark;
     known.set(Mark::sampled_bit, sampled != no_slot);
     const GhostId ghost = add_ghost(tag, known);
-    if (sampled != no_slot) move_sample(sampled, ghost | Samples::ghost_bit);
+    if (sampled != no_slot) samples_.move(sampled, ghost | Samples::ghost_bit);
   } else if (sampled != no_slot) {
     end_sample(sampled == slot ? mark : marks_[sampled], sampled);
   }
@@ -417,7 +391,6 @@ void BoundaryPolicy::gone(SlotId slot) {
 void BoundaryPolicy::reset() {
   Policy::reset();
   ghosts_.clear();
-  for (std::uint32_t id = 0; id < samples_.size(); ++id) sample_at(samples_[id].where) = 0;
   samples_.clear();
 }
 
@@ -445,10 +418,10 @@ bool BoundaryPolicy::maintain() {
   const std::uint32_t period = now_ < early ? refresh_every_early : refresh_every;
   if (now_ - refreshed_ < period) return false;
   refreshed_ = now_;
-  for (std::uint32_t id = 0; id < samples_.size(); ++id) {
-    const std::uint32_t where = samples_[id].where;
-    const bool ghost = (where & Samples::ghost_bit) != 0;
-    expose(ghost ? ghosts_[where & ~Samples::ghost_bit].mark : marks_[where], where);
+  for (const Samples::Sample& sample : samples_.all()) {
+    const bool ghost = (sample.where & Samples::ghost_bit) != 0;
+    expose(ghost ? ghosts_[sample.where & ~Samples::ghost_bit].mark : marks_[sample.where],
+           sample.where);
   }
   survival_.refresh();
   rekey_all();
@@ -471,7 +444,7 @@ bool BoundaryPolicy::worth_more(std::uint16_t least, const Newcomer& newcomer, N
     more = !(worth(list, 0) < worths_.at(least));
     if (!more && !block && ghost == no_ghost) {
       const GhostId made = add_ghost(tag, {notes->request, list, 1, 0});
-      start_sample(ghosts_[made].mark, tag, made | Samples::ghost_bit);
+      samples_.start(ghosts_[made].mark, tag, made | Samples::ghost_bit, now_);
     }
   }
   if (more) return true;

@@ -119,14 +119,7 @@ class BoundaryPolicy final : public Policy {
   }
   [[nodiscard]] bool worth_more(std::uint16_t least, const Newcomer& newcomer, Notes* notes);
 
-  // --- samples, as those of HazardPolicy
-  [[nodiscard]] std::uint32_t& sample_at(std::uint32_t where) {
-    return (where & Samples::ghost_bit) != 0 ? ghost_samples_[where & ~Samples::ghost_bit]
-                                             : slot_samples_[where];
-  }
   void expose(const Mark& mark, std::uint32_t where);
-  void start_sample(Mark& mark, std::uint64_t tag, std::uint32_t where);
-  void move_sample(std::uint32_t from, std::uint32_t to);
   void end_sample(const Mark& mark, std::uint32_t where);
   GhostId add_ghost(std::uint64_t tag, const Mark& mark);
   void forget_ghost(GhostId ghost);
@@ -148,13 +141,10 @@ class BoundaryPolicy final : public Policy {
   std::vector<std::uint32_t> free_notes_;
   std::vector<std::uint16_t> list_ids_;  // per packed class and level; 0: none
   std::vector<ListInfo> infos_;          // of lists from first_class on; the first ones are unused
-  SlabArray<std::uint32_t> slot_samples_;
-  SlabArray<std::uint32_t> ghost_samples_;
   std::vector<std::uint16_t> skipped_;
   std::vector<std::uint16_t> changed_;     // lists whose old end changed
   std::vector<std::uint32_t> changed_at_;  // per list: now_ + 1 of its last change; 0: none
   std::array<SlotId, groups_max + 1> members_{};
-  std::uint64_t sample_mask_ = 0;
   std::uint32_t now_ = 0;
   std::uint32_t refreshed_ = 0;
   std::uint64_t declined_ = 0;

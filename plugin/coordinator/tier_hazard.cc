@@ -37,17 +37,12 @@ bool HazardPolicy::make() {
   skipped_.reserve(ClassCode::count);
   changed_.reserve(ClassCode::count);
   changed_at_.assign(ClassCode::count, 0);
-  samples_.make();
   const std::uint64_t ghosts = std::max<std::uint64_t>(1, ctx_.slots + ctx_.ghosts_more);
-  std::uint32_t shift = 0;
-  while ((ctx_.slots + ghosts) >> shift > Samples::wanted) ++shift;
-  sample_mask_ = (std::uint64_t{1} << shift) - 1;
-  const auto samples_of = static_cast<float>(std::uint64_t{1} << shift);
-  survival_.make(std::max(0.5F, 8.0F / samples_of));
-  if (!Policy::make() || !ghosts_.make(ghosts) || !ghost_samples_.size_for(ghosts) ||
-      !slot_samples_.size_for(ctx_.slots)) {
+  if (!Policy::make() || !ghosts_.make(ghosts) ||
+      !samples_.make(ctx_.slots, ghosts, ctx_.slots + ghosts)) {
     return false;
   }
+  survival_.make(std::max(0.5F, 8.0F / static_cast<float>(samples_.every())));
   return ctx_.slots == 0 || ctx_.open_runs == 0 || runs_.size_for(ctx_.slots + ctx_.open_runs);
 }
 
@@ -110,42 +105,18 @@ void HazardPolicy::expose(const Mark& mark, Samples::Sample& sample) {
 }
 
 void HazardPolicy::expose_sampled(const Mark& mark, std::uint32_t where) {
-  if (mark.has(Mark::sampled_bit)) expose(mark, samples_[sample_at(where) - 1]);
-}
-
-void HazardPolicy::start_sample(Mark& mark, std::uint64_t tag, std::uint32_t where) {
-  if ((tag & sample_mask_) != 0) return;
-  const std::uint32_t id = samples_.add({where, now_});
-  if (id == Samples::none) return;
-  if ((where & Samples::ghost_bit) == 0 && !slot_samples_.ensure(std::uint64_t{where} + 1)) {
-    throw std::bad_alloc();
-  }
-  sample_at(where) = id + 1;
-  mark.set(Mark::sampled_bit, true);
-}
-
-void HazardPolicy::move_sample(std::uint32_t from, std::uint32_t to) {
-  if ((to & Samples::ghost_bit) == 0 && !slot_samples_.ensure(std::uint64_t{to} + 1)) {
-    throw std::bad_alloc();
-  }
-  const std::uint32_t id = sample_at(from) - 1;
-  sample_at(from) = 0;
-  sample_at(to) = id + 1;
-  samples_[id].where = to;
+  if (mark.has(Mark::sampled_bit)) expose(mark, samples_.at(where));
 }
 
 void HazardPolicy::end_sample(const Mark& mark, std::uint32_t where) {
   if (!mark.has(Mark::sampled_bit)) return;
   expose_sampled(mark, where);
-  const std::uint32_t id = sample_at(where) - 1;
-  sample_at(where) = 0;
-  samples_.erase(id);
-  if (id < samples_.size()) sample_at(samples_[id].where) = id + 1;
+  samples_.end(where);
 }
 
 ClassId HazardPolicy::use(Mark& mark, std::uint32_t where, const RunMark& run, std::uint32_t part) {
   if (mark.has(Mark::sampled_bit)) {
-    Samples::Sample& sample = samples_[sample_at(where) - 1];
+    Samples::Sample& sample = samples_.at(where);
     survival_.hit(mark.list, sample.accounted - mark.stamp, now_ - mark.stamp);
     sample.accounted = now_;
   }
@@ -176,7 +147,7 @@ void HazardPolicy::use_ghost(std::uint64_t tag, const RunMark& run, bool last) {
   } else {
     const ClassId id = class_of(run, ClassCode::running, 1, part_prompt);
     ghost = add_ghost(tag, {stamp_of(run), id, 1, 0});
-    start_sample(ghosts_[ghost].mark, tag, ghost | Samples::ghost_bit);
+    samples_.start(ghosts_[ghost].mark, tag, ghost | Samples::ghost_bit, now_);
   }
   if (last) ghosts_[ghost].mark.set(Mark::end_bit, true);
 }
@@ -261,12 +232,12 @@ void HazardPolicy::reserved(SlotId slot, RunId run_id) {
   const GhostId ghost = of_chain ? ghosts_.find(tag) : no_ghost;
   if (ghost == no_ghost) {
     mark = {stamp_of(run), class_of(run, ClassCode::running, 1, part), 1, 0};
-    start_sample(mark, tag, slot);
+    samples_.start(mark, tag, slot, now_);
     return;
   }
   mark = ghosts_[ghost].mark;
   mark.set(counted_bit, false);
-  if (mark.has(Mark::sampled_bit)) move_sample(ghost | Samples::ghost_bit, slot);
+  if (mark.has(Mark::sampled_bit)) samples_.move(ghost | Samples::ghost_bit, slot);
   ghosts_.erase(ghost);
   if (mark.stamp < stamp_of(run)) mark.list = use(mark, slot, run, part);
 }
@@ -288,13 +259,12 @@ void HazardPolicy::gone(SlotId slot) {
   // Keys with the same tag are one ghost.
   if (tag == 0 || ghosts_.find(tag) != no_ghost) return end_sample(mark, slot);
   const GhostId ghost = add_ghost(tag, mark);
-  if (mark.has(Mark::sampled_bit)) move_sample(slot, ghost | Samples::ghost_bit);
+  if (mark.has(Mark::sampled_bit)) samples_.move(slot, ghost | Samples::ghost_bit);
 }
 
 void HazardPolicy::reset() {
   Policy::reset();
   ghosts_.clear();
-  for (std::uint32_t id = 0; id < samples_.size(); ++id) sample_at(samples_[id].where) = 0;
   samples_.clear();
 }
 
@@ -322,10 +292,9 @@ bool HazardPolicy::maintain() {
   const std::uint32_t period = now_ < early ? refresh_every_early : refresh_every;
   if (now_ - refreshed_ < period) return false;
   refreshed_ = now_;
-  for (std::uint32_t id = 0; id < samples_.size(); ++id) {
-    const std::uint32_t where = samples_[id].where;
-    const bool ghost = (where & Samples::ghost_bit) != 0;
-    expose(ghost ? ghosts_[where & ~Samples::ghost_bit].mark : marks_[where], samples_[id]);
+  for (Samples::Sample& sample : samples_.all()) {
+    const bool ghost = (sample.where & Samples::ghost_bit) != 0;
+    expose(ghost ? ghosts_[sample.where & ~Samples::ghost_bit].mark : marks_[sample.where], sample);
   }
   survival_.refresh();
   rekey_all();
@@ -346,7 +315,7 @@ bool HazardPolicy::worth_more(SlotId slot, const Newcomer& newcomer, RunId run_i
   if (!(survival_.worth(id, 0) < least)) return true;
   if (of_chain && ghost == no_ghost) {
     ghost = add_ghost(tag, {stamp_of(run), id, 1, 0});
-    start_sample(ghosts_[ghost].mark, tag, ghost | Samples::ghost_bit);
+    samples_.start(ghosts_[ghost].mark, tag, ghost | Samples::ghost_bit, now_);
   }
   const bool counted = of_chain && ghosts_[ghost].mark.has(counted_bit);
   if (of_chain) ghosts_[ghost].mark.set(counted_bit, true);

@@ -5,43 +5,10 @@
 
 #include "plugin/coordinator/tier_ghosts.h"
 #include "plugin/coordinator/tier_policy.h"
+#include "plugin/coordinator/tier_samples.h"
 #include "plugin/coordinator/tier_survival.h"
 
 namespace kvc::tier {
-
-// Where sampled entries are, and up to when their classes have their waiting times.
-class Samples {
- public:
-  struct Sample {
-    std::uint32_t where;
-    std::uint32_t accounted;
-  };
-  static constexpr std::uint32_t ghost_bit = 1U << 31U;
-  static constexpr std::uint32_t wanted = 24'576;
-  static constexpr std::uint32_t most = wanted * 3 / 2;
-  static constexpr std::uint32_t none = UINT32_MAX;
-
-  void make() { all_.reserve(most); }
-  // Its id, until others end; `none`: as many as can be are there.
-  [[nodiscard]] std::uint32_t add(const Sample& sample) {
-    if (all_.size() == most) return none;
-    all_.push_back(sample);
-    return size() - 1;
-  }
-  // The last one takes its id.
-  void erase(std::uint32_t id) {
-    all_[id] = all_.back();
-    all_.pop_back();
-  }
-  void clear() { all_.clear(); }
-  [[nodiscard]] Sample& operator[](std::uint32_t id) { return all_[id]; }
-  [[nodiscard]] const Sample& operator[](std::uint32_t id) const { return all_[id]; }
-  [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(all_.size()); }
-  [[nodiscard]] std::uint64_t bytes() const { return all_.capacity() * sizeof(Sample); }
-
- private:
-  std::vector<Sample> all_;
-};
 
 // Old ends of classes by worth: a tree of minima, two levels deep.
 class WorthIndex {
@@ -121,13 +88,6 @@ class HazardPolicy final : public Policy {
               std::uint32_t part, bool last);
   GhostId add_ghost(std::uint64_t tag, const Mark& mark);
   void forget_ghost(GhostId ghost);
-  // The id + 1 of the sample of the slot, or with ghost_bit of the ghost.
-  [[nodiscard]] std::uint32_t& sample_at(std::uint32_t where) {
-    return (where & Samples::ghost_bit) != 0 ? ghost_samples_[where & ~Samples::ghost_bit]
-                                             : slot_samples_[where];
-  }
-  void start_sample(Mark& mark, std::uint64_t tag, std::uint32_t where);
-  void move_sample(std::uint32_t from, std::uint32_t to);
   void end_sample(const Mark& mark, std::uint32_t where);
   [[nodiscard]] bool worth_more(SlotId slot, const Newcomer& newcomer, RunId run);
   // Keys are computed when a victim is looked for, as of the request of the change.
@@ -144,12 +104,9 @@ class HazardPolicy final : public Policy {
   Samples samples_;
   WorthIndex worths_;
   SlabArray<RunMark> runs_;
-  SlabArray<std::uint32_t> slot_samples_;
-  SlabArray<std::uint32_t> ghost_samples_;
   std::vector<std::uint16_t> skipped_;
   std::vector<std::uint16_t> changed_;     // lists whose old end changed
   std::vector<std::uint32_t> changed_at_;  // per list: now_ + 1 of its last change; 0: none
-  std::uint64_t sample_mask_ = 0;
   std::uint32_t now_ = 0;
   std::uint32_t refreshed_ = 0;
   std::uint64_t declined_ = 0;
