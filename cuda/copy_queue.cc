@@ -26,8 +26,7 @@ Status bad_copy(const CopyOperation& op, std::size_t index, const char* what) {
                                  op.id, what, c.dst, c.src, c.bytes)};
 }
 
-}  // namespace
-
+// Whether each copy of the operation can be made at all. Error: arg, naming the copy.
 Status check_copies(const CopyOperation& op) {
   for (std::size_t i = 0; i < op.copies.size(); ++i) {
     const CopyDescriptor& c = op.copies[i];
@@ -41,7 +40,24 @@ Status check_copies(const CopyOperation& op) {
   return {};
 }
 
-Status reserve(Queue& queue, const CopyBatch& batch, std::uint64_t chunks, std::uint32_t& taken) {
+// Number of runs that `copies` merge into.
+std::uint64_t runs_needed(std::span<const CopyDescriptor> copies) {
+  std::uint64_t runs = 0;
+  Run last;
+  for (const CopyDescriptor& copy : copies) {
+    if (runs != 0 && joins(last, copy)) {
+      last.bytes += copy.bytes;
+    } else {
+      last = run_of(copy, 0);
+      ++runs;
+    }
+  }
+  return runs;
+}
+
+// `taken` records are the caller's, also on an error.
+Status take_records(Queue& queue, const CopyBatch& batch, std::uint64_t chunks,
+                    std::uint32_t& taken) {
   if (batch.operations.size() > queue.operations_free() || chunks > queue.chunks_free()) {
     return {Code::full,
             fmt::format("{} operations of {} run chunks do not fit: {} of {} operations and {} "
@@ -77,24 +93,31 @@ Status reserve(Queue& queue, const CopyBatch& batch, std::uint64_t chunks, std::
   return {};
 }
 
+}  // namespace
+
+Status reserve(Queue& queue, const CopyBatch& batch, BatchSize size) {
+  std::uint32_t taken = 0;
+  Status s = take_records(queue, batch, size.chunks, taken);
+  if (s.ok()) return s;
+  for (std::uint32_t i = 0; i < taken; ++i) queue.release(queue.find(batch.operations[i].id));
+  return s;
+}
+
 bool joins(const Run& run, const CopyDescriptor& copy) {
   if (copy.bytes == 0 || run.bytes == 0) return copy.bytes == run.bytes;
   return run.dst + run.bytes == copy.dst && run.src + run.bytes == copy.src &&
          !overlap(run.dst, run.src, run.bytes + copy.bytes);
 }
 
-std::uint64_t runs_needed(std::span<const CopyDescriptor> copies) {
-  std::uint64_t runs = 0;
-  Run last;
-  for (const CopyDescriptor& copy : copies) {
-    if (runs != 0 && joins(last, copy)) {
-      last.bytes += copy.bytes;
-    } else {
-      last = run_of(copy, 0);
-      ++runs;
-    }
+Result<BatchSize> size_of(const CopyBatch& batch) {
+  BatchSize size;
+  for (const CopyOperation& op : batch.operations) {
+    if (Status s = check_copies(op); !s.ok()) return s;
+    const std::uint64_t runs = runs_needed(op.copies);
+    size.runs += runs;
+    size.chunks += ceil_div(runs, runs_per_chunk);
   }
-  return runs;
+  return size;
 }
 
 Queue::Queue(std::uint32_t operations, std::uint64_t runs, std::uint32_t edges)
@@ -246,6 +269,17 @@ void Queue::remove(List& list, std::uint32_t at) {
   (o.next == none ? list.tail : ops_[o.next].prev) = o.prev;
   o.next = o.prev = none;
   --list.size;
+}
+
+std::size_t Queue::report(List& ended, std::span<CopyCompletion> out) {
+  std::size_t n = 0;
+  while (n < out.size() && ended.head != none) {
+    const std::uint32_t at = ended.head;
+    out[n++] = op(at).result;
+    remove(ended, at);
+    release(at);
+  }
+  return n;
 }
 
 }  // namespace kvc::copy_detail

@@ -4,6 +4,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "cuda/copy_engine.h"
@@ -81,11 +82,14 @@ struct Edge {
 // Appends one copy to a run if both ends continue it and the joined ranges still do not overlap.
 bool joins(const Run& run, const CopyDescriptor& copy);
 
-// Whether each copy of the operation can be made at all. Error: arg, naming the copy.
-Status check_copies(const CopyOperation& op);
+// What a batch takes: the runs that its copies merge into, and their chunks.
+struct BatchSize {
+  std::uint64_t runs = 0;
+  std::uint64_t chunks = 0;
+};
 
-// Number of runs that `copies` merge into.
-std::uint64_t runs_needed(std::span<const CopyDescriptor> copies);
+// Error: arg, naming the first copy that cannot be made at all.
+Result<BatchSize> size_of(const CopyBatch& batch);
 
 // Threads:    none of its own; the engine's mutex guards it.
 // Owns:       records, chunks and edges, in arrays of fixed size.
@@ -113,7 +117,7 @@ class Queue {
   // Gives a record back, with all that it owns.
   void release(std::uint32_t at);
 
-  // Requires enough free chunks (runs_needed).
+  // Requires enough free chunks (size_of).
   void set_runs(std::uint32_t at, std::span<const CopyDescriptor> copies);
   void drop_runs(std::uint32_t at);
   // Requires a free edge.
@@ -124,6 +128,8 @@ class Queue {
   // Puts `at` behind `place`, which is in the list; none: to its front.
   void insert_after(List& list, std::uint32_t place, std::uint32_t at);
   void remove(List& list, std::uint32_t at);
+  // Takes what ended off the front of the list into `out` and gives the records back; how many.
+  std::size_t report(List& ended, std::span<CopyCompletion> out);
 
  private:
   [[nodiscard]] std::size_t bucket(std::uint64_t id) const;
@@ -141,9 +147,8 @@ class Queue {
   std::uint64_t sequence_ = 0;
 };
 
-// Takes records for all operations of the batch, and counts those in `taken`, also on an error:
-// they are then the caller's to release. `chunks`: what their runs need. Errors: full, arg (id in
-// use, or the order is impossible).
-Status reserve(Queue& queue, const CopyBatch& batch, std::uint64_t chunks, std::uint32_t& taken);
+// Takes records for all operations of the batch, or none. Errors: full, arg (id in use, or the
+// order is impossible).
+Status reserve(Queue& queue, const CopyBatch& batch, BatchSize size);
 
 }  // namespace kvc::copy_detail

@@ -253,29 +253,17 @@ Status CudaCopyEngine::submit(const CopyBatch& batch) {
     release(fence.value());
     return s;
   }
-  std::uint64_t runs = 0;
-  std::uint64_t chunks = 0;
-  for (const CopyOperation& op : batch.operations) {
-    if (Status s = copy_detail::check_copies(op); !s.ok()) return s;
-    const std::uint64_t needed = copy_detail::runs_needed(op.copies);
-    runs += needed;
-    chunks += ceil_div(needed, copy_detail::runs_per_chunk);
-  }
+  const Result<copy_detail::BatchSize> size = copy_detail::size_of(batch);
+  if (!size.ok()) return size.error();
   Core& c = *core_;
   const std::lock_guard<std::mutex> lock(c.mutex);
   if (Status s = check_fence(batch.fence, c.captures); !s.ok()) return s;
-  std::uint32_t taken = 0;
-  if (Status s = copy_detail::reserve(c.queue, batch, chunks, taken); !s.ok()) {
-    for (std::uint32_t i = 0; i < taken; ++i) {
-      c.queue.release(c.queue.find(batch.operations[i].id));
-    }
-    return s;
-  }
+  if (Status s = copy_detail::reserve(c.queue, batch, size.value()); !s.ok()) return s;
   const bool captured = batch.fence.kind == FenceKind::captured;
   c.commit(batch, captured ? static_cast<std::uint32_t>(
                                  reinterpret_cast<std::uintptr_t>(batch.fence.handle))
                            : none);
-  c.counters.runs += runs;
+  c.counters.runs += size.value().runs;
   c.advance();
   c.changed.notify_all();
   return {};
@@ -285,14 +273,7 @@ std::size_t CudaCopyEngine::poll(std::span<CopyCompletion> out) {
   Core& c = *core_;
   const std::lock_guard<std::mutex> lock(c.mutex);
   c.advance();
-  std::size_t n = 0;
-  while (n < out.size() && c.ended.head != none) {
-    const std::uint32_t at = c.ended.head;
-    out[n++] = c.queue.op(at).result;
-    c.queue.remove(c.ended, at);
-    c.queue.release(at);
-  }
-  return n;
+  return c.queue.report(c.ended, out);
 }
 
 Code CudaCopyEngine::wait(std::span<const std::uint64_t> ops, nanoseconds timeout) {
