@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "config/shared_options.h"
 #include "host_stub/engine/engine.h"
 #include "host_stub/tools/report_text.h"
 
