@@ -47,9 +47,7 @@ struct MapMemory {
     return reinterpret_cast<T*>(*last);
   }
   void deallocate(T* p, std::size_t n) {
-    constexpr std::size_t mapped_from = std::size_t{4} << 20U;
-    const std::size_t bytes = n * sizeof(T);
-    ZeroedFree{bytes < mapped_from ? 0 : bytes}(reinterpret_cast<std::byte*>(p));
+    zeroed_deleter(n * sizeof(T))(reinterpret_cast<std::byte*>(p));
   }
   friend bool operator==(const MapMemory&, const MapMemory&) { return true; }
 };
