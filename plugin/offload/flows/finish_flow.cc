@@ -7,13 +7,13 @@
 namespace kvc {
 
 FinishFlow::FinishFlow(SchedulerCore& core, Admissions& admissions, StorePlanner& planner,
-                       HandoffPlanner& handoffs, LoadFlow& loads, std::uint64_t room)
+                       HandoffPlanner& handoffs, LoadFlow& loads, PlanFlow& plans)
     : core_(core),
       admissions_(admissions),
       planner_(planner),
       handoffs_(handoffs),
       loads_(loads),
-      room_(room) {
+      plans_(plans) {
   if (core.limits.max_total_tokens == no_token_limit) return;
   std::uint64_t blocks = 0;
   for (const GroupId g : core.geometry.cacheable()) {
@@ -25,10 +25,12 @@ FinishFlow::FinishFlow(SchedulerCore& core, Admissions& admissions, StorePlanner
 void FinishFlow::last_offers(RequestIndex index, const RequestEnd& end, JobId& job) {
   Request& r = core_.requests[index];
   r.confirmed = end.confirmed;
-  StoreSelection selection(core_, room_, index, admissions_.future_orphans(index));
+  StoreSelection selection(core_, plans_.finish_room(), index, admissions_.future_orphans(index));
   planner_.offer_last(index, selection);
   handoffs_.offer(end.handoffs, selection);
-  if (selection.job() != nullptr) job = selection.job()->id;
+  if (selection.job() == nullptr) return;
+  plans_.expect_store(selection.job()->copies);
+  job = selection.job()->id;
 }
 
 // Every device block of the request that open jobs hold, once per hold, deepest position first.

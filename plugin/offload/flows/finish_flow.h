@@ -5,6 +5,7 @@
 
 #include "plugin/offload/flows/handoff_planner.h"
 #include "plugin/offload/flows/load_flow.h"
+#include "plugin/offload/flows/plan_flow.h"
 
 namespace kvc {
 
@@ -15,7 +16,7 @@ namespace kvc {
 class FinishFlow {
  public:
   FinishFlow(SchedulerCore& core, Admissions& admissions, StorePlanner& planner,
-             HandoffPlanner& handoffs, LoadFlow& loads, std::uint64_t room);
+             HandoffPlanner& handoffs, LoadFlow& loads, PlanFlow& plans);
 
   [[nodiscard]] Result<EndResult> request_end(const RequestEnd& end);
 
@@ -29,7 +30,7 @@ class FinishFlow {
   StorePlanner& planner_;
   HandoffPlanner& handoffs_;
   LoadFlow& loads_;
-  std::uint64_t room_;
+  PlanFlow& plans_;
   std::vector<HeldBlock> held_;
 };
 

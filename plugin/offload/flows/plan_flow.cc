@@ -69,6 +69,10 @@ PlanFlow::PlanFlow(SchedulerCore& core, Admissions& admissions, StorePlanner& pl
       disk_room_(core.disk.plan_bytes()) {
   encoder_.set_aside(disk_room_);
   copies_max_ = (plan_bytes_max - plan_bytes(1, 0)) / plan_copy_bytes;
+  const Tokens longest = core.limits.max_total_tokens;
+  load_copies_ = longest == no_token_limit
+                     ? std::min(copies_unbounded, copies_max_ / 2)
+                     : std::min(copies_of_load(core.geometry, longest), copies_max_);
   jobs_.reserve(plan_bytes_max / plan_job_bytes);
   held_.reserve(copies_max_);
   rows_.resize(std::min(core.limits.max_running, rows_reserved), no_request);
@@ -208,23 +212,23 @@ bool PlanFlow::encode(Job& job) {
   return true;
 }
 
+// Loads as far as they leave room for the stores that wait.
 void PlanFlow::encode_waiting(JobKind kind) {
-  const Job* first_store = stores_waited_ ? core_.jobs.waiting(JobKind::store) : nullptr;
   for (Job* job = core_.jobs.waiting(kind); job != nullptr; job = core_.jobs.waiting(kind)) {
-    if (kind == JobKind::load && first_store != nullptr) {
+    if (kind == JobKind::load) {
       const std::uint64_t fit = encoder_.copies_that_fit();
-      if (fit == PlanEncoder::no_job || fit < job->copies + first_store->copies + 2) break;
+      if (fit == PlanEncoder::no_job || fit < job->copies + waiting_stores_) break;
     }
     if (!encode(*job)) break;
     if (kind == JobKind::load && job->forced == Code::ok) job->started_ns = core_.host.now_ns();
     core_.jobs.pop_waiting(kind);
   }
-  if (kind == JobKind::store) stores_waited_ = core_.jobs.waiting(kind) != nullptr;
+  if (kind == JobKind::load) return;
+  KVC_CHECK(core_.jobs.waiting(kind) == nullptr);
+  waiting_stores_ = 0;
 }
 
-// Nothing new is stored while finished requests' stores wait for room.
 std::uint64_t PlanFlow::room_for_new() const {
-  if (stores_waited_) return 0;
   const std::uint64_t fit = encoder_.copies_that_fit();
   return fit == PlanEncoder::no_job ? 0 : fit;
 }

@@ -1,5 +1,6 @@
 // build_store_jobs: the step record in, the plan out (design 2.3).
 #pragma once
+#include <algorithm>
 #include <vector>
 
 #include "plugin/offload/flows/handoff_planner.h"
@@ -26,8 +27,15 @@ class PlanFlow {
            std::uint64_t plan_bytes_max);
 
   [[nodiscard]] Result<PlanResult> build(const StepRecord& step);
-  // How many copies the store job of one request_end may have: what an empty plan can hold.
-  [[nodiscard]] std::uint64_t finish_room() const { return copies_max_; }
+  // How many copies the store job of a request_end may have now: the next plan has room for it,
+  // for those that wait already, and for the longest load. Loads wait for a plan with room, stores
+  // never do.
+  [[nodiscard]] std::uint64_t finish_room() const {
+    const std::uint64_t taken = load_copies_ + waiting_stores_ + job_copies;
+    return copies_max_ - std::min(copies_max_, taken);
+  }
+  // A request_end made a store job of so many copies. Requires: finish_room() allowed it.
+  void expect_store(std::uint64_t copies) { waiting_stores_ += copies + job_copies; }
 
  private:
   void preempt(std::span<const RequestId> ids);
@@ -50,10 +58,14 @@ class PlanFlow {
   LookupFlow& lookups_;
   ZeroedArray<std::uint8_t> buffer_;  // resident as far as the largest plan was
   PlanEncoder encoder_;
-  std::uint64_t copies_max_ = 0;
+  // What the entry of a job takes, in copies.
+  static constexpr std::uint64_t job_copies = ceil_div(plan_job_bytes, plan_copy_bytes);
+  std::uint64_t copies_max_ = 0;   // of one job alone
+  std::uint64_t load_copies_ = 0;  // of the longest load
+  std::uint64_t waiting_stores_ =
+      0;                         // copies of store jobs that no plan has yet, and job_copies each
   std::uint64_t disk_room_ = 0;  // bytes of a plan for disk jobs
   std::uint64_t fill_room_ = 0;  // of them that fills may still take in the plan at hand
-  bool stores_waited_ = false;   // a store job did not fit the last plan: it has precedence now
   std::vector<PlannedJob> jobs_;
   std::vector<HeldBlock> held_;
   std::vector<RequestIndex> rows_;  // of the last step; a guess

@@ -71,7 +71,7 @@ TierScheduler::TierScheduler(Geometry geometry, Geometry tier_geometry, const Op
       loads_(core_, admissions_, lookups_),
       handoffs_(core_, planner_, handoffs_expected(core_.geometry, limits)),
       plans_(core_, admissions_, planner_, handoffs_, *policy_, lookups_, plan_bytes_max),
-      finishes_(core_, admissions_, planner_, handoffs_, loads_, plans_.finish_room()),
+      finishes_(core_, admissions_, planner_, handoffs_, loads_, plans_),
       completions_(core_) {
   core_.epoch = random_epoch();
   note_gates();

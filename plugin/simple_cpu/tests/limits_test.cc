@@ -103,6 +103,52 @@ BOOST_AUTO_TEST_CASE(states_fill_a_plan_to_its_last_copy) {
   BOOST_TEST(refused);
 }
 
+// kvc.h, build_store_jobs: loads may wait for a plan with room, stores that were handed out may
+// not.
+BOOST_AUTO_TEST_CASE(stores_of_finished_requests_are_in_the_next_plan_before_loads) {
+  OpenLimits limits = limits_of();
+  limits.max_total_tokens = limits.max_prompt_tokens = Tokens{65};  // five blocks
+  for (std::uint64_t room = 6; room < 30; ++room) {                 // a load has up to six copies
+    SimpleCpuSchedulerOptions options;
+    options.plan_bytes_max = plan_bytes(1, room);
+    Rig rig(fa16(), 64, options, limits);
+    rig.serve(1, tokens_of(1, 65), 1);
+    rig.step();
+    BOOST_TEST_CONTEXT("room for " << room) {
+      std::vector<JobId> stores;
+      for (RequestId id = 2; id <= 6; ++id) {  // five blocks each, none of them offered yet
+        const auto first = static_cast<BlockId>(10 * id);
+        rig.begin(id, tokens_of(static_cast<std::uint32_t>(id), 65));
+        const Tables tables{{first, first + 1, first + 2, first + 3, first + 4}};
+        rig.alloc(id, 0, tables);
+        if (const JobId job = rig.end(id, 64, tables); job != 0) stores.push_back(job);
+      }
+      std::vector<JobId> loads;
+      for (RequestId id = 7; id <= 9; ++id) {
+        const auto first = static_cast<BlockId>(10 * id);
+        rig.begin(id, tokens_of(1, 65));
+        BOOST_REQUIRE(rig.hit(id) == 64U);
+        loads.push_back(rig.alloc(id, 64, {{first, first + 1, first + 2, first + 3, first + 4}}));
+      }
+      const auto planned = [&rig] {
+        std::set<JobId> jobs;
+        for (const PlanCopyOf& copy : rig.step()) jobs.insert(copy.job);
+        return jobs;
+      };
+      const std::set<JobId> first = planned();
+      for (const JobId store : stores) BOOST_TEST(first.count(store) == 1U);
+      // Every plan has room for one load as well.
+      BOOST_TEST(first.count(loads[0]) == 1U);
+      std::set<JobId> later = planned();
+      BOOST_TEST((first.count(loads[1]) + later.count(loads[1])) == 1U);
+      later.merge(planned());
+      BOOST_TEST((first.count(loads[2]) + later.count(loads[2])) == 1U);
+      BOOST_TEST(stores.empty() == (room < 6 + 3));
+      rig.finish_all();
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_request_waits_for_half_of_the_deadline_of_anothers_load) {
   SimpleCpuSchedulerOptions options;
   options.load_deadline_ms = 1000;
@@ -117,39 +163,6 @@ BOOST_AUTO_TEST_CASE(a_request_waits_for_half_of_the_deadline_of_anothers_load) 
   BOOST_CHECK(rig.lookup_code(3) == Code::later);
   rig.host.now = 5500 * ms + 1;
   BOOST_TEST(rig.hit(3) == 64u);
-}
-
-// Else one load after the other would keep it waiting for ever.
-BOOST_AUTO_TEST_CASE(a_store_that_waited_goes_before_the_next_load_of_a_full_plan) {
-  OpenLimits limits = limits_of();
-  limits.max_total_tokens = limits.max_prompt_tokens = Tokens{65};
-  SimpleCpuSchedulerOptions options;
-  options.plan_bytes_max = plan_bytes(1, 7);
-  Rig rig(fa16(), 32, options, limits);
-  rig.serve(1, tokens_of(1, 65), 1);
-  rig.serve(2, tokens_of(2, 65), 1);
-  rig.begin(3, tokens_of(3, 65));
-  const Tables third{{31, 32, 33, 34, 35}};
-  rig.alloc(3, 0, third);
-  rig.step({{3, 0, third}});
-  for (const RequestId id : {4u, 5u}) {
-    rig.begin(id, tokens_of(static_cast<std::uint32_t>(id - 3), 65));
-    BOOST_TEST(rig.hit(id) == 64u);
-  }
-  const JobId first = rig.alloc(4, 64, {{11, 12, 13, 14, 15}});
-  const JobId store = rig.end(3, 64, third);
-  auto jobs = rig.step();
-  BOOST_REQUIRE_EQUAL(jobs.size(), 1u);
-  BOOST_TEST(jobs[0].job == first);
-  BOOST_TEST(rig.hit(5) == 64u);
-  const JobId second = rig.alloc(5, 64, {{21, 22, 23, 24, 25}});
-  jobs = rig.step();
-  BOOST_REQUIRE_EQUAL(jobs.size(), 1u);
-  BOOST_TEST(jobs[0].job == store);
-  jobs = rig.step();
-  BOOST_REQUIRE_EQUAL(jobs.size(), 1u);
-  BOOST_TEST(jobs[0].job == second);
-  rig.finish_all();
 }
 
 BOOST_AUTO_TEST_CASE(a_table_that_is_too_short_is_one_fault_however_much_it_lacks) {
