@@ -1,6 +1,8 @@
 // Where exactly a limit lies: plan room, hold budget, patience, and what one failure reaches.
 #include <boost/test/unit_test.hpp>
 
+#include <set>
+
 #include "plugin/simple_cpu/tests/rig.h"
 
 namespace kvc {
