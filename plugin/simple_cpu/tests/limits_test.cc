@@ -113,6 +113,7 @@ BOOST_AUTO_TEST_CASE(stores_of_finished_requests_are_in_the_next_plan_before_loa
   for (std::uint64_t room = 6; room < 30; ++room) {                 // a load has up to six copies
     SimpleCpuSchedulerOptions options;
     options.plan_bytes_max = plan_bytes(1, room);
+    options.single_flight = false;  // all three loads are of the same blocks
     Rig rig(fa16(), 64, options, limits);
     rig.serve(1, tokens_of(1, 65), 1);
     rig.step();
