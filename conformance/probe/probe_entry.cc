@@ -11,6 +11,7 @@
 #include <kvc/kvc_util.h>
 
 #include "conformance/probe/handle.h"
+#include "host_stub/loader/status_text.h"
 
 namespace kvc::probe {
 
@@ -24,7 +25,8 @@ bool Role::answers(const char* slot, kvc_status& status) {
     const bool now = n == a.at || (a.every != 0 && n > a.at && (n - a.at) % a.every == 0);
     if (a.slot != slot || !now) continue;
     status = a.status;
-    error = fmt::format("the probe's script answers {} to call {} of {}", status, n, slot);
+    error =
+        fmt::format("the probe's script answers {} to call {} of {}", host::Said{status}, n, slot);
     if (is_fatal(status)) {
       dead = status;
       judge.answered_fatal(slot);

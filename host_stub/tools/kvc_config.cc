@@ -21,6 +21,8 @@ namespace kvc::host {
 namespace {
 
 constexpr std::uint64_t prompt_default = 32'768;
+// So that one prompt's blocks, keys and bytes can be counted and its index be made.
+constexpr std::uint64_t prompt_max = std::uint64_t{1} << 27U;
 constexpr int exit_right = 0;
 constexpr int exit_wrong = 1;
 constexpr int exit_wrong_input = 2;
@@ -67,10 +69,11 @@ std::optional<int> parse(Arguments& a, int argc, char** argv) {
   app.add_option("--model", a.model, "cache geometry of the model: asks the connector what it has");
   app.add_option("--connector", a.connector,
                  "the connector's library [that of the file's kind, beside this program]");
-  const auto number = [&app](const char* name, std::uint64_t& to, const char* help) {
-    add_number(app, name, help, {.min = 1}, [&to](std::uint64_t v) { to = v; });
+  const auto number = [&app](const char* name, std::uint64_t& to, const char* help,
+                             std::uint64_t most = UINT64_MAX) {
+    add_number(app, name, help, {.min = 1, .max = most}, [&to](std::uint64_t v) { to = v; });
   };
-  number("--prompt-tokens", a.prompt_tokens, "the longest prompt [32768]");
+  number("--prompt-tokens", a.prompt_tokens, "the longest prompt [32768]", prompt_max);
   number("--bytes-per-token", a.bytes_per_token,
          "KV bytes of a token in one group on one rank [the model's sim_bytes_per_token]");
   number("--ranks", a.ranks, "workers [the model's context parallel size]");

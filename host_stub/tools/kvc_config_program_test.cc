@@ -70,6 +70,12 @@ BOOST_AUTO_TEST_CASE(wrong_input_is_code_2) {
   BOOST_TEST(run({"check"}).code == 2);
   BOOST_TEST(run({"check", "/nowhere.toml"}).code == 2);
   BOOST_TEST(on("llama", "100", {"--prompt-tokens", "0"}).code == 2);
+  for (const char* many : {"18446744073709551615", "134217729"}) {
+    const Outcome out = on("llama", "100", {"--prompt-tokens", many});
+    BOOST_TEST(out.code == 2);
+    BOOST_TEST(has(out.err, "--prompt-tokens"), out.err);
+    BOOST_TEST(has(out.err, "a whole number from 1 to 134217728 is"), out.err);
+  }
   BOOST_TEST(on("llama", "100", {"--promt-tokens", "9"}).code == 2);
   BOOST_TEST(on("llama", "100", {"--connector", "/nowhere.so"}).code == 2);
   const Outcome slip = on("llama", "100", {"--promt-tokens", "9"});

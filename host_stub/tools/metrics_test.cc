@@ -5,6 +5,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include "host_stub/tools/exposition_test.h"
 #include "host_stub/tools/metrics_server.h"
 
 namespace kvc::host {
@@ -70,6 +71,61 @@ BOOST_AUTO_TEST_CASE(every_family_has_its_type_once_and_its_samples_together) {
 BOOST_AUTO_TEST_CASE(names_and_labels_of_a_foreign_connector_cannot_break_the_format) {
   const std::string text = metrics_text(example());
   BOOST_TEST(has_line(text, "kvc:_1_odd_name_total{a_b=\"x\\\"y\\\\z\"} 1"), text);
+}
+
+BOOST_AUTO_TEST_CASE(the_text_has_the_format_to_the_letter) {
+  MetricsSnapshot s = example();
+  for (const std::string& problem : Exposition::problems(metrics_text(s))) BOOST_ERROR(problem);
+  // A connector that wants to break it.
+  for (const char* odd :
+       {"", "_total", "a\\", "a\nb 7", "# TYPE x gauge", "x{y=\"1\"}", "\xC3\x28"}) {
+    for (const char* labels : {"", ",", "a", "a=", "=1", "a=1,a=2", "a=\\", "a=\"\n}", "9=x"}) {
+      s.connector.push_back({odd, labels, 1});
+    }
+  }
+  for (const std::string& problem : Exposition::problems(metrics_text(s))) BOOST_ERROR(problem);
+}
+
+// The judge above, judged.
+BOOST_AUTO_TEST_CASE(each_fault_of_a_text_of_metrics_is_seen) {
+  const std::string right =
+      "# HELP a_total Text with \\n and \\\\.\n# TYPE a_total counter\na_total "
+      "1\na_total{b=\"\\\"\"} "
+      "2\n";
+  BOOST_TEST(Exposition::problems(right).empty(), right);
+  const auto changed = [&](const std::string& from, const std::string& to) {
+    std::string text = right;
+    const std::size_t at = text.find(from);
+    BOOST_REQUIRE(at != std::string::npos);
+    return text.replace(at, from.size(), to);
+  };
+  const std::string type = "# TYPE a_total counter\n";
+  for (const std::string& wrong : {right.substr(0, right.size() - 1),
+                                   right + "\n",
+                                   right + right,
+                                   changed(type, ""),
+                                   changed(type, type + type),
+                                   changed("counter", "histogram"),
+                                   changed("counter", "gauge"),
+                                   changed("\\n", "\\x"),
+                                   changed("a_total 1", "a_total one"),
+                                   changed("a_total 1", "a_total -1"),
+                                   changed("a_total 1", "a_total NaN"),
+                                   changed("a_total 1", "a_total  1"),
+                                   changed("a_total 1", "a_total 1 "),
+                                   changed("a_total 1", "9a 1"),
+                                   changed("a_total 1", "b 1"),
+                                   changed("{b=", "{9b="),
+                                   changed("{b=", "{b"),
+                                   changed("\\\"\"}", "\"\"}"),
+                                   changed("\"}", "\",b=\"1\"}"),
+                                   changed("{b=\"\\\"\"}", ""),
+                                   changed("{b=\"\\\"\"}", "{}"),
+                                   changed("# HELP", "# HLEP"),
+                                   right + "# HELP b x\n# TYPE b gauge\n",
+                                   right + "# HELP a_total again\n"}) {
+    BOOST_TEST(!Exposition::problems(wrong).empty(), wrong);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(the_server_shows_the_newest_snapshot_and_nothing_else) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <iterator>
 #include <map>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -70,18 +71,20 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-// "a=1,b=2" to {a="1",b="2"}.
+// "a=1,b=2" to {a="1",b="2"}. Of a name that comes twice the first counts.
 std::string braces(std::string_view labels) {
   std::string out;
+  std::set<std::string> names;
   while (!labels.empty()) {
     const std::size_t end = std::min(labels.find(','), labels.size());
     const std::string_view pair = labels.substr(0, end);
     labels.remove_prefix(std::min(end + 1, labels.size()));
     const std::size_t equals = pair.find('=');
     if (equals == std::string_view::npos) continue;
-    out += fmt::format("{}{}=\"{}\"", out.empty() ? "" : ",",
-                       clean_name(std::string(pair.substr(0, equals))),
-                       escaped(pair.substr(equals + 1)));
+    const auto [name, fresh] = names.insert(clean_name(std::string(pair.substr(0, equals))));
+    if (!fresh) continue;
+    out +=
+        fmt::format("{}{}=\"{}\"", out.empty() ? "" : ",", *name, escaped(pair.substr(equals + 1)));
   }
   return out.empty() ? out : "{" + out + "}";
 }
@@ -134,8 +137,11 @@ std::string metrics_text(const MetricsSnapshot& snapshot) {
     out += fmt::format("# HELP {} {}\n# TYPE {} {}\n", name, family.help, name,
                        family.gauge ? "gauge" : "counter");
     std::sort(family.samples.begin(), family.samples.end());
-    for (const auto& [labels, value] : family.samples) {
-      out += fmt::format("{}{} {}\n", name, labels, value);
+    for (std::size_t i = 0; i < family.samples.size(); ++i) {
+      const auto& [labels, value] = family.samples[i];
+      // A series stands there once: of a foreign connector's doubles the largest.
+      const bool again = i + 1 < family.samples.size() && family.samples[i + 1].first == labels;
+      if (!again) out += fmt::format("{}{} {}\n", name, labels, value);
     }
   }
   return out;

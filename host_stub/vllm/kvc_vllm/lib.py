@@ -69,6 +69,15 @@ class KvcError(RuntimeError):
     """A kvc library refused something; the text is the library's own where there is one."""
 
 
+_STATUS = {value: "KVC_" + name for name, value in list(globals().items())
+           if name in ("OK", "MORE", "LATER") or re.match(r"E_[A-Z]+$", name)}
+
+
+def said(status: int) -> str:
+    """A status as it is told: its name and its number."""
+    return f"{_STATUS.get(status, 'unknown status')} ({status})"
+
+
 def make(name: str, **fields: Any) -> Any:
     """A struct with struct_size set."""
     kind = TYPES[name]
@@ -199,7 +208,7 @@ class Library:
         api = make("plugin_api")
         status = entry(MINOR, ctypes.addressof(api))
         if status != OK:
-            raise KvcError(f"kvc library {path}: kvc_plugin_entry_v1 answered {status}")
+            raise KvcError(f"kvc library {path}: kvc_plugin_entry_v1 answered {said(status)}")
         if api.struct_size > ctypes.sizeof(api):
             raise KvcError(f"kvc library {path}: it filled {api.struct_size} bytes of a table of "
                            f"{ctypes.sizeof(api)}")
@@ -240,7 +249,8 @@ class Handle:
         opening = False
         if status < 0 or not out.value:
             why = "; ".join(errors) or "no text"
-            raise KvcError(f"kvc library {library.path}: open_{role} answered {status}: {why}")
+            raise KvcError(
+                f"kvc library {library.path}: open_{role} answered {said(status)}: {why}")
         self.address: int | None = out.value
 
     def call(self, slot: str, *given: Any) -> int:
@@ -266,7 +276,7 @@ class Handle:
             sizes[0] = size
             status = call(*arguments)
             if status < 0 and status not in mild:
-                self.broke(f"{slot} answered {status}: {self.error()}")
+                self.broke(f"{slot} answered {said(status)}: {self.error()}")
             return status
         return bound
 
@@ -306,7 +316,7 @@ class Handle:
     def check(self, slot: str, *given: Any) -> None:
         """As call; a negative status is a KvcError with the library's text."""
         if (status := self.call(slot, *given)) < 0:
-            raise KvcError(f"kvc library {self.library.path}: {slot} answered {status}: "
+            raise KvcError(f"kvc library {self.library.path}: {slot} answered {said(status)}: "
                            + self.error())
 
     def close(self) -> None:

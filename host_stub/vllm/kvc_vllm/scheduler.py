@@ -173,8 +173,8 @@ class KvcScheduler:
             self._accepted = self._unplanned[job] = name
             st.job, self.loads[job] = job, (name, ids)
         elif tokens:
-            logger.error("kvc alloc_update of %s with %d tokens answered %d: %s; they are computed",
-                         name, tokens, status, self.handle.error())
+            logger.error("kvc alloc_update of %s with %d tokens answered %s: %s; they are computed",
+                         name, tokens, lib.said(status), self.handle.error())
             self._failed.append(name)
 
     def get_external_cache_hit_sources(
@@ -372,8 +372,8 @@ class KvcScheduler:
         self._end_in.texts[6] = tails
         status, out = self._over(), self._end_out.words
         if status < 0:
-            logger.error("kvc request_end of %s answered %d: %s", request.request_id, status,
-                         self.handle.error())
+            logger.error("kvc request_end of %s answered %s: %s", request.request_id,
+                         lib.said(status), self.handle.error())
         elif out[1] and out[3]:
             self._hold(out[1], lib.block_ids(out[2], out[3], out[4]))
         if self.events.on:
@@ -382,7 +382,7 @@ class KvcScheduler:
     def reset_cache(self) -> bool:
         status = 0 if self.gone else self._reset()
         if status < 0:
-            logger.warning("kvc reset answered %d: %s", status, self.handle.error())
+            logger.warning("kvc reset answered %s: %s", lib.said(status), self.handle.error())
         return status >= 0
 
     def has_pending_push_work(self) -> bool:

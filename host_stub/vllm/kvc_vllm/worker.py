@@ -70,7 +70,7 @@ class KvcWorker:
             self._fence.object = torch.cuda.current_stream().cuda_stream
         status = self._handle.call(slot, lib.bytes_of(plan), ctypes.byref(self._fence))
         if status < 0:
-            self._give_up(f"{slot} answered {status}: {self._handle.error()}")
+            self._give_up(f"{slot} answered {lib.said(status)}: {self._handle.error()}")
 
     def submit_loads(self, meta: KvcMetadata) -> None:
         self._jobs.update(meta.loads)
@@ -94,7 +94,7 @@ class KvcWorker:
         out, news = base.KVConnectorTransferResults(), lib.make("progress")
         if not self._gone and (
                 status := self._handle.call("progress", ctypes.byref(news))) < 0:
-            self._give_up(f"progress answered {status}: {self._handle.error()}")
+            self._give_up(f"progress answered {lib.said(status)}: {self._handle.error()}")
         if self._gone:
             self._failed.update(self._jobs.values())
             self._jobs.clear()

@@ -1,5 +1,6 @@
 // Sick, slow and lying devices.
 #include <boost/test/unit_test.hpp>
+#include <filesystem>
 #include <fstream>
 
 #include "plugin/offload/disk/tests/store_world.h"
@@ -113,6 +114,55 @@ BOOST_AUTO_TEST_CASE(a_rate_of_errors_switches_off_too) {
     ++reads;
   }
   BOOST_TEST(reads == 46);  // the 16th error of the last 64
+}
+
+// K10-91: neither for readers nor for the next process.
+BOOST_AUTO_TEST_CASE(a_block_that_is_half_written_is_not_there) {
+  StoreWorld w;
+  w.open();
+  BOOST_REQUIRE((w.write_now(0, 1) == Code::ok));
+  const std::uint64_t before = w.files.calls(IoKind::write);
+  w.files.fail(IoKind::write, 0, FaultyFiles::half);
+  BOOST_REQUIRE((w.write(0, 2, 7) == Code::ok));
+  while (w.files.calls(IoKind::write) == before) {
+    w.poll();
+    w.store->pump(1);
+  }
+  w.files.hold(IoKind::write, true);
+  step(w);
+  BOOST_TEST(w.done.empty());
+  BOOST_TEST(!w.store->contains(0, key_number(2)));
+  BOOST_TEST((w.read(0, 2, 8) == Code::arg));
+  BOOST_TEST(w.store->blocks() == 1u);
+  // A copy of the folder as it is now, as a killed process would leave it.
+  const disk_test::Folder copy;
+  std::filesystem::copy(w.folder.path(), copy.path(), std::filesystem::copy_options::recursive);
+  DiskStoreOptions there = w.options;
+  there.folder = copy.path();
+  FaultyFiles files;
+  const auto next = DiskStore::open(there, files);
+  BOOST_REQUIRE_MESSAGE(next.ok(), (next.ok() ? "" : next.error().text));
+  BOOST_TEST(next.value()->blocks() == 1u);
+  BOOST_TEST(!next.value()->contains(0, key_number(2)));
+  w.files.release();
+  BOOST_TEST((w.finished(7) == Code::ok));
+  BOOST_TEST((w.read_now(0, 2) == Code::ok));
+}
+
+// K10-94: it is gone while the store has it open.
+BOOST_AUTO_TEST_CASE(a_file_that_is_gone_is_erased_like_any_other) {
+  StoreWorld w;
+  w.open();
+  for (std::uint64_t n = 0; n < 4; ++n) BOOST_REQUIRE((w.write_now(0, n) == Code::ok));
+  std::filesystem::remove(w.path("blocks-5000.data"));
+  BOOST_TEST(w.store->erase(0, key_number(1)));
+  BOOST_TEST(w.store->erase(0, w.store->oldest()->key));
+  w.settle();
+  BOOST_TEST(w.store->blocks() == 2u);
+  BOOST_TEST(!w.store->contains(0, key_number(1)));
+  BOOST_TEST((w.write_now(0, 9) == Code::ok));
+  BOOST_TEST(w.store->on());
+  BOOST_TEST(w.store->verify() == "");
 }
 
 // K10-98; OW-19.

@@ -408,7 +408,8 @@ std::string TierScheduler::explain_all() const {
       policy_->name(), policy_->explain_options(),
       o.chained_index && core_.geometry.chain() ? "chained" : "flat",
       kvc::name_of(core_.tier.eviction()), kvc::name_of(o.states), o.lease_steps, o.max_leases,
-      o.attach_steps, core_.hold_budget, o.load_deadline_ms, o.store_decode_blocks, o.single_flight,
+      o.attach_steps == UINT64_MAX ? "\"unlimited\"" : std::to_string(o.attach_steps),
+      core_.hold_budget, o.load_deadline_ms, o.store_decode_blocks, o.single_flight,
       o.event_ring_entries, core_.disk.explain());
   for (std::size_t i = 0; i < gates_.size(); ++i) {
     out += i == 0 ? "{\"feature\":" : ",{\"feature\":";

@@ -9,7 +9,7 @@
 #include <new>
 #include <shared_mutex>
 
-#include "plugin/simple_cpu/tests/byte_world.h"
+#include "plugin/offloading/tests/disk_rig.h"
 
 namespace {
 
@@ -179,6 +179,37 @@ void run(const Layout& layout, std::uint64_t seed, bool lazy = false) {
   world.settle();
 }
 
+// Prompts that come back after the host pool has forgotten them, over two ranks.
+void run_with_disk(const Layout& layout, std::uint64_t disk_blocks, bool on_eviction) {
+  // And the folder's own 64 KiB.
+  SimpleCpuSchedulerOptions o =
+      with_disk({}, (std::uint64_t{64} << 10U) + disk_blocks * (4096 + 128));
+  o.disk.on_eviction = on_eviction;
+  DiskRig rig(layout, 16, o, {{}, {}});
+  rig.role = std::make_unique<WatchedRole>(std::move(rig.role));
+  const bool states = layout.groups.size() > 1;
+  for (RequestId id = 1; id <= 300; ++id) {
+    rig.begin(id, tokens_of(static_cast<std::uint32_t>(id * id % 23), 200));
+    const LookupAnswer answer = rig.lookup(id);
+    const std::uint64_t hit = answer.code == Code::ok ? answer.external.n : 0;
+    const Tables tables = rig.fresh_tables(200, 100);
+    rig.alloc(id, hit, tables);
+    rig.step();
+    rig.finish_disk();
+    rig.finish_all();
+    std::vector<Handoff> handoffs;
+    if (states) handoffs.push_back({1, id, tables[1].back(), Tokens{192}});
+    rig.step({{id, 199, tables}}, {}, handoffs);
+    rig.finish_all();
+    rig.end(id, 199, tables);
+    if (id % 3 == 0) rig.settle_all();
+  }
+  rig.settle_all();
+  for (const char* name : {"disk_spills_ok", "disk_fills_ok", "disk_evictions", "disk_drops"}) {
+    BOOST_TEST(rig.stat(name) > 10u, name);
+  }
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(simple_cpu_no_heap)
@@ -251,6 +282,15 @@ BOOST_AUTO_TEST_CASE(many_jobs_allocate_nothing) {
     rig.end(id, 8'000);
   }
   BOOST_TEST(rig.stat("store_blocks") >= 19'000u);
+  BOOST_TEST(allocations == 0u);
+  BOOST_TEST(locks == 0u);
+}
+
+BOOST_AUTO_TEST_CASE(calls_with_a_disk_tier_allocate_nothing_and_take_no_lock) {
+  for (const bool on_eviction : {false, true}) {
+    run_with_disk({{full(16)}, 16, 16, 1}, 60, on_eviction);
+    run_with_disk({{full(64), state(64)}, 16, 64, 1}, 25, on_eviction);
+  }
   BOOST_TEST(allocations == 0u);
   BOOST_TEST(locks == 0u);
 }
