@@ -48,6 +48,28 @@ struct CopyDescriptor {
   std::uint64_t bytes = 0;
 };
 
+// Stands for operations that somebody waits for together (one layer of what a step loads). The
+// caller owns it, and keeps it where it is until every operation that carries it has ended. Counts
+// only grow.
+struct CopyMark {
+  // How many of them have ended, well or not: written by the engine, by atomic release additions.
+  alignas(8) std::uint64_t ended = 0;
+  // The caller's: how many of those that he waits for are never submitted.
+  std::uint64_t skipped = 0;
+  // The engine's: how many were handed to the device, and where the last of them stands.
+  std::uint64_t issued = 0;
+  std::uint64_t piece = 0;
+
+  [[nodiscard]] std::uint64_t ended_now() const {
+    return __atomic_load_n(&ended, __ATOMIC_ACQUIRE);
+  }
+  // `operations` that carry it end without being submitted.
+  void skip(std::uint64_t operations) {
+    skipped += operations;
+    __atomic_fetch_add(&ended, operations, __ATOMIC_RELEASE);
+  }
+};
+
 // One unit of completion. The copies of one operation may run in any order and at the same time, so
 // none may read or write what another of them writes.
 struct CopyOperation {
@@ -59,6 +81,7 @@ struct CopyOperation {
   // load and a *store* in the list fails, it ends with Code::io and side source without touching
   // memory: its source was never written. Other failures only order.
   std::span<const std::uint64_t> after;
+  CopyMark* mark = nullptr;  // loads only; null: nobody waits for it beside others
 };
 
 struct CopyBatch {
@@ -146,6 +169,13 @@ class CopyEngine {
   virtual Result<Fence> capture(const Fence& fence) { return fence; }
   virtual void release(const Fence& /*fence*/) {}
 
+  // What somebody waits for who wants the bytes of the first `operations` operations that carried
+  // the mark, all of which were submitted or skipped. ok: `out` is of kind none: they are there;
+  // counter: of the mark itself; or cuda_event, which stands for this until operations are
+  // submitted whose fence the device has not been given yet. later: some are not with the device.
+  // Costs the same however many operations are open.
+  virtual Code fence_of(const CopyMark& mark, std::uint64_t operations, Fence& out);
+
   // Whether submit accepts fences of this kind.
   [[nodiscard]] virtual bool supports(FenceKind kind) const = 0;
 
@@ -186,6 +216,15 @@ inline Status CopyEngine::attach(CopyDevice device, std::int32_t ordinal) {
   return {Code::unsupported, "this copy engine serves host memory only, not device kind " +
                                  std::to_string(static_cast<std::int32_t>(device)) + " number " +
                                  std::to_string(ordinal)};
+}
+
+inline Code CopyEngine::fence_of(const CopyMark& mark, std::uint64_t operations, Fence& out) {
+  out = {};
+  if (mark.ended_now() >= operations) return Code::ok;
+  out.kind = FenceKind::counter;
+  out.counter = &mark.ended;
+  out.value = operations;
+  return Code::ok;
 }
 
 }  // namespace kvc

@@ -60,6 +60,7 @@ struct Op {
   std::uint32_t hash_next = none;
   bool in_use = false;
   bool ended = false;
+  CopyMark* mark = nullptr;
   // Of the CUDA backend only.
   bool issued = false;             // wholly in its stream: `piece` is the last of it
   std::uint64_t piece = 0;         // number of that piece, from 1
@@ -145,6 +146,88 @@ class Queue {
   std::uint32_t chunks_free_ = 0;
   std::uint32_t edges_free_ = 0;
   std::uint64_t sequence_ = 0;
+};
+
+// Whether `after` is a load whose source a failed store was to write.
+[[nodiscard]] inline bool loses_source(const Op& before, const Op& after) {
+  return before.direction == CopyDirection::store && before.result.status != Code::ok &&
+         after.direction == CopyDirection::load;
+}
+
+// The last of an operation's life, the same in both engines: its copies are done, perhaps a test
+// holds it back, it ends, those that come after it may go, it is polled.
+//
+// Threads:    as Queue.
+// Owns:       the lists of held and of ended operations, and the counts; the records are the
+//             queue's.
+// Invariants: an operation that ended was counted, and its mark told, once.
+class Ends {
+ public:
+  Ends(Queue& queue, CopyFault* fault) : queue_(queue), fault_(fault) {}
+
+  // A test lets it end.
+  [[nodiscard]] bool may_end(const Op& o) const {
+    return fault_ == nullptr || fault_->may_end(o.id);
+  }
+  // Its copies are done: end(at) is called now, or by look once it may end.
+  template <class End>
+  void copied(std::uint32_t at, End end) {
+    if (may_end(queue_.op(at))) return end(at);
+    queue_.push_back(held_, at);
+  }
+  // Looks at those that are held, counting them; true: some ended.
+  template <class End>
+  bool look(End end, std::uint64_t& looks) {
+    bool moved = false;
+    for (std::uint32_t at = held_.head; at != none;) {
+      const std::uint32_t next = queue_.op(at).next;
+      ++looks;
+      if (may_end(queue_.op(at))) {
+        queue_.remove(held_, at);
+        end(at);
+        moved = true;
+      }
+      at = next;
+    }
+    return moved;
+  }
+  // Those that come after `at` need not wait for it any more. tell(operation): what else the engine
+  // wants them to know; ready(index): nothing is left that it waits for.
+  template <class Tell, class Ready>
+  void let_go(std::uint32_t at, Tell tell, Ready ready) {
+    const Op& o = queue_.op(at);
+    for (std::uint32_t e = o.successors; e != none; e = queue_.edge(e).next) {
+      const std::uint32_t s = queue_.edge(e).successor;
+      Op& after = queue_.op(s);
+      tell(after);
+      after.source_lost = after.source_lost || loses_source(o, after);
+      if (--after.predecessors == 0 && !after.fence_open) ready(s);
+    }
+    queue_.drop_edges(at);
+  }
+  // It has ended. Requires that its successors were let go.
+  void finish(std::uint32_t at) {
+    Op& o = queue_.op(at);
+    o.ended = true;
+    ++(o.result.status == Code::ok ? ok_ : failed_);
+    queue_.drop_runs(at);
+    queue_.push_back(ended_, at);
+    if (o.mark != nullptr) __atomic_fetch_add(&o.mark->ended, 1, __ATOMIC_RELEASE);
+  }
+  std::size_t report(std::span<CopyCompletion> out) { return queue_.report(ended_, out); }
+
+  [[nodiscard]] std::uint32_t held() const { return held_.size; }
+  [[nodiscard]] std::uint64_t ok() const { return ok_; }
+  [[nodiscard]] std::uint64_t failed() const { return failed_; }
+  [[nodiscard]] std::uint64_t all() const { return ok_ + failed_; }
+
+ private:
+  Queue& queue_;
+  CopyFault* fault_;
+  List held_;
+  List ended_;
+  std::uint64_t ok_ = 0;
+  std::uint64_t failed_ = 0;
 };
 
 // Takes records for all operations of the batch, or none. Errors: full, arg (id in use, or the

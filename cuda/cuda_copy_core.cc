@@ -8,6 +8,7 @@
 
 namespace kvc {
 
+using copy_detail::loses_source;
 using copy_detail::none;
 using copy_detail::Op;
 using cuda::driver_success;
@@ -30,7 +31,8 @@ bool reached(const Fence& fence) {
 CudaCopyEngine::Core::Core(const CudaCopyOptions& o)
     : options(o),
       captures(o.captures_max),
-      queue(o.operations_max, o.runs_max, o.predecessors_max) {
+      queue(o.operations_max, o.runs_max, o.predecessors_max),
+      ends(queue, o.fault) {
   gates.reserve(o.operations_max);
   const std::size_t copies = o.copies_per_piece_max;
   scratch.dst.reserve(copies);
@@ -49,23 +51,12 @@ CudaCopyEngine::Core::Core(const CudaCopyOptions& o)
 void CudaCopyEngine::Core::link(std::uint32_t at, std::uint32_t before) {
   Op& o = queue.op(at);
   const Op& first = queue.op(before);
-  if (first.ended) {
-    if (first.direction == CopyDirection::store && first.result.status != Code::ok &&
-        o.direction == CopyDirection::load) {
-      o.source_lost = true;
-    }
-    return;
-  }
-  if (first.issued && (options.fault == nullptr || options.fault->may_end(first.id))) {
-    const auto d = static_cast<std::size_t>(first.direction);
-    o.after_piece[d] = std::max(o.after_piece[d], first.piece);
-    if (first.direction == CopyDirection::store && first.result.status != Code::ok &&
-        o.direction == CopyDirection::load) {
-      o.source_lost = true;
-    }
-    return;
-  }
-  queue.link(before, at);
+  if (first.direction == o.direction && !waits(CudaWait::same_direction)) return;
+  if (!first.ended && !(first.issued && ends.may_end(first))) return queue.link(before, at);
+  o.source_lost = o.source_lost || loses_source(first, o);
+  if (first.ended) return;
+  const auto d = static_cast<std::size_t>(first.direction);
+  o.after_piece[d] = std::max(o.after_piece[d], first.piece);
 }
 
 void CudaCopyEngine::Core::commit(const CopyBatch& batch, std::uint32_t capture) {
@@ -73,6 +64,7 @@ void CudaCopyEngine::Core::commit(const CopyBatch& batch, std::uint32_t capture)
     const std::uint32_t at = queue.find(op.id);
     Op& o = queue.op(at);
     o.direction = op.direction;
+    o.mark = op.mark;
     o.fence = batch.fence;
     queue.set_runs(at, op.copies);
     o.pieces_left = o.cursor.chunk != none;
@@ -135,21 +127,6 @@ bool CudaCopyEngine::Core::look_at_gates() {
   return moved;
 }
 
-bool CudaCopyEngine::Core::look_at_held() {
-  bool moved = false;
-  for (std::uint32_t at = held.head; at != none;) {
-    const std::uint32_t next = queue.op(at).next;
-    ++counters.looks;
-    if (options.fault->may_end(queue.op(at).id)) {
-      queue.remove(held, at);
-      end(at);
-      moved = true;
-    }
-    at = next;
-  }
-  return moved;
-}
-
 // Pieces of one stream end in their order: only the oldest is asked for, however many are open.
 bool CudaCopyEngine::Core::complete(CopyDirection d) {
   Lane& l = lane(d);
@@ -176,38 +153,34 @@ bool CudaCopyEngine::Core::complete(CopyDirection d) {
   return moved;
 }
 
-void CudaCopyEngine::Core::copied(std::uint32_t at) {
-  if (options.fault != nullptr && !options.fault->may_end(queue.op(at).id)) {
-    queue.push_back(held, at);
-  } else {
-    end(at);
-  }
-}
-
 void CudaCopyEngine::Core::let_go(std::uint32_t at) {
-  Op& o = queue.op(at);
+  const Op& o = queue.op(at);
   const auto d = static_cast<std::size_t>(o.direction);
-  const bool failed_store = o.direction == CopyDirection::store && o.result.status != Code::ok;
-  for (std::uint32_t e = o.successors; e != none; e = queue.edge(e).next) {
-    const std::uint32_t s = queue.edge(e).successor;
-    Op& after = queue.op(s);
-    after.after_piece[d] = std::max(after.after_piece[d], o.piece);
-    if (failed_store && after.direction == CopyDirection::load) after.source_lost = true;
-    if (--after.predecessors == 0 && !after.fence_open) make_ready(s);
-  }
-  queue.drop_edges(at);
+  ends.let_go(
+      at, [&](Op& after) { after.after_piece[d] = std::max(after.after_piece[d], o.piece); },
+      [this](std::uint32_t next) { make_ready(next); });
 }
 
 void CudaCopyEngine::Core::end(std::uint32_t at) {
   Op& o = queue.op(at);
-  o.ended = true;
-  ++(o.result.status == Code::ok ? counters.operations_ok : counters.operations_failed);
   let_go(at);
   if (o.capture != none) captures.drop(o.capture);
   o.capture = none;
-  queue.drop_runs(at);
-  queue.push_back(ended, at);
+  ends.finish(at);
   changed.notify_all();
+}
+
+// Operations with one mark stand in pieces of their own, in the order of submission: behind the
+// event of the last piece all of them are over.
+Code CudaCopyEngine::Core::fence_of(const CopyMark& mark, std::uint64_t operations, Fence& out) {
+  out = {};
+  if (mark.ended_now() >= operations) return Code::ok;
+  const Lane& l = lanes[static_cast<std::size_t>(CopyDirection::load)];
+  // Over at the device and held by a test: its event may be that of a later piece by now.
+  if (mark.issued + mark.skipped < operations || mark.piece <= l.completed) return Code::later;
+  out.kind = FenceKind::cuda_event;
+  out.handle = l.ring[mark.piece % l.ring.size()].done;
+  return Code::ok;
 }
 
 void CudaCopyEngine::Core::lose(DriverResult result, const char* what) {
@@ -239,7 +212,7 @@ bool CudaCopyEngine::Core::advance() {
   for (const CopyDirection d : {CopyDirection::load, CopyDirection::store}) {
     moved = complete(d) || moved;
   }
-  moved = look_at_held() || moved;
+  moved = ends.look([this](std::uint32_t at) { end(at); }, counters.looks) || moved;
   for (const CopyDirection d : {CopyDirection::load, CopyDirection::store}) {
     moved = issue(d) || moved;
   }
@@ -258,9 +231,8 @@ void CudaCopyEngine::Core::watch() {
   microseconds backoff = backoff_min;
   while (!stopping) {
     const bool moved = advance();
-    const std::uint64_t ended_by_now = counters.operations_ok + counters.operations_failed;
-    if (options.on_ended != nullptr && ended_by_now != told) {
-      told = ended_by_now;
+    if (options.on_ended != nullptr && ends.all() != told) {
+      told = ends.all();
       lock.unlock();
       options.on_ended(options.on_ended_arg);
       lock.lock();

@@ -87,9 +87,10 @@ struct CudaCopyEngine::Core {
   void make_ready(std::uint32_t at);
   bool advance();
   bool look_at_gates();
-  bool look_at_held();
   bool complete(CopyDirection d);
-  void copied(std::uint32_t at);
+  void copied(std::uint32_t at) {
+    ends.copied(at, [this](std::uint32_t o) { end(o); });
+  }
   void end(std::uint32_t at);
   // Those that come after `at` may go: behind its piece, or behind nothing once it ended.
   void let_go(std::uint32_t at);
@@ -99,9 +100,10 @@ struct CudaCopyEngine::Core {
     return lanes[0].issued != lanes[0].completed || lanes[1].issued != lanes[1].completed;
   }
   [[nodiscard]] bool anything_open() const {
-    return open_at_device() || lanes[0].ready.size + lanes[1].ready.size + held.size + gated != 0;
+    return open_at_device() || lanes[0].ready.size + lanes[1].ready.size + ends.held() + gated != 0;
   }
   [[nodiscard]] bool any_open(std::span<const std::uint64_t> ops) const;
+  Code fence_of(const CopyMark& mark, std::uint64_t operations, Fence& out);
   void watch();
 
   // Handing over to the driver (cuda_issue.cc).
@@ -149,8 +151,7 @@ struct CudaCopyEngine::Core {
   Lane lanes[2];
   std::vector<Gate> gates;
   std::uint32_t gated = 0;
-  List held;
-  List ended;
+  copy_detail::Ends ends;
   Gathered scratch;
   bool lost = false;
   std::string trouble;

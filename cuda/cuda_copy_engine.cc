@@ -244,6 +244,11 @@ void CudaCopyEngine::release(const Fence& fence) {
   core_->captures.drop(static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(fence.handle)));
 }
 
+Code CudaCopyEngine::fence_of(const CopyMark& mark, std::uint64_t operations, Fence& out) {
+  const std::lock_guard<std::mutex> lock(core_->mutex);
+  return core_->fence_of(mark, operations, out);
+}
+
 Status CudaCopyEngine::submit(const CopyBatch& batch) {
   // One that the caller did not capture stands for this moment too.
   if (batch.fence.kind == FenceKind::cuda_event || batch.fence.kind == FenceKind::cuda_stream) {
@@ -273,7 +278,7 @@ std::size_t CudaCopyEngine::poll(std::span<CopyCompletion> out) {
   Core& c = *core_;
   const std::lock_guard<std::mutex> lock(c.mutex);
   c.advance();
-  return c.queue.report(c.ended, out);
+  return c.ends.report(out);
 }
 
 Code CudaCopyEngine::wait(std::span<const std::uint64_t> ops, nanoseconds timeout) {
@@ -336,7 +341,10 @@ void CudaCopyEngine::unpin() {
 
 CudaCopyCounters CudaCopyEngine::counters() const {
   const std::lock_guard<std::mutex> lock(core_->mutex);
-  return core_->counters;
+  CudaCopyCounters out = core_->counters;
+  out.operations_ok = core_->ends.ok();
+  out.operations_failed = core_->ends.failed();
+  return out;
 }
 
 }  // namespace kvc

@@ -25,6 +25,7 @@ enum class CudaWait : std::uint8_t {
   counter_fence,         // the host looks at the counter before it issues
   load_after_store,      // a load waits for the piece of a store it comes after
   store_after_load,      // a store waits for the piece of a load it comes after
+  same_direction,        // an operation is in a later piece than one of its direction before it
   chained_source_order,  // ... and its source is read in stream order
   store_source_order,    // sources of stores are read in stream order
   completion,            // an operation is reported when the event behind it is reached
@@ -44,7 +45,7 @@ struct CudaCopyOptions {
   // Entries of ours in the queue of a stream: far below the 1024 that drivers hold, because a call
   // on a full queue blocks.
   std::uint32_t stream_entries_max = 384;
-  std::uint32_t pieces_max = 64;  // calls with an event behind them, per stream
+  std::uint32_t pieces_max = 128;  // calls with an event behind them, per stream
   std::uint32_t copies_per_piece_max = 16384;
   CopyPath path = CopyPath::automatic;
   // Fragments below so many bytes go by the kernel, where there is one.
@@ -97,6 +98,7 @@ class CudaCopyEngine final : public CopyEngine {
   [[nodiscard]] std::uint32_t part_copies() const override;
   Result<Fence> capture(const Fence& fence) override;
   void release(const Fence& fence) override;
+  Code fence_of(const CopyMark& mark, std::uint64_t operations, Fence& out) override;
   [[nodiscard]] bool supports(FenceKind /*kind*/) const override { return true; }
   [[nodiscard]] bool stepped() const override;
   Status submit(const CopyBatch& batch) override;

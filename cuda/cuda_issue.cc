@@ -257,6 +257,9 @@ void CudaCopyEngine::Core::seal(CopyDirection d, Gathered& g) {
     queue.push_back(p.operations, at);
     o.issued = true;
     o.piece = number;
+    if (o.mark == nullptr) continue;
+    ++o.mark->issued;
+    o.mark->piece = number;
   }
   const DriverResult r = driver->event_record(p.done, l.stream);
   if (r != driver_success) {
@@ -264,7 +267,7 @@ void CudaCopyEngine::Core::seal(CopyDirection d, Gathered& g) {
     return;
   }
   for (const std::uint32_t at : g.operations) {
-    if (options.fault == nullptr || options.fault->may_end(queue.op(at).id)) let_go(at);
+    if (ends.may_end(queue.op(at))) let_go(at);
   }
 }
 
@@ -292,13 +295,18 @@ void CudaCopyEngine::Core::begin_piece(CopyDirection d, Gathered& g) {
 void CudaCopyEngine::Core::fill_piece(CopyDirection d, std::uint32_t at, Gathered& g,
                                       std::uint32_t copies_max) {
   const std::uint32_t capture = queue.op(at).capture;
+  // Who waits for a mark is not to wait for what stands behind it.
+  const CopyMark* const mark = queue.op(at).mark;
   while (gather(d, at, g, copies_max)) {
     std::uint32_t next = queue.op(at).next;
     while (next != none && options.fault != nullptr &&
            !options.fault->may_begin(queue.op(next).id)) {
       next = queue.op(next).next;
     }
-    if (next == none || queue.op(next).capture != capture || !joins_piece(queue.op(next))) return;
+    if (next == none || queue.op(next).capture != capture || queue.op(next).mark != mark ||
+        !joins_piece(queue.op(next))) {
+      return;
+    }
     at = next;
   }
 }

@@ -37,6 +37,10 @@ class DeviceCopyEngine final : public CopyEngine {
   void release(const Fence& fence) override {
     if (inner_ != nullptr) inner_->release(fence);
   }
+  Code fence_of(const CopyMark& mark, std::uint64_t operations, Fence& out) override {
+    return inner_ == nullptr ? CopyEngine::fence_of(mark, operations, out)
+                             : inner_->fence_of(mark, operations, out);
+  }
   [[nodiscard]] bool supports(FenceKind kind) const override {
     return inner_ != nullptr && inner_->supports(kind);
   }

@@ -80,6 +80,7 @@ struct HostCopyEngine::Core {
         streaming_bytes(o.streaming_bytes.n != 0 ? o.streaming_bytes.n
                                                  : copy_detail::streaming_bytes_default()),
         queue(o.operations_max, o.runs_max, o.predecessors_max),
+        ends(queue, o.fault),
         rng(o.seed) {
     if (o.workers == 0 && o.order == StepOrder::seeded) candidates.reserve(o.operations_max);
   }
@@ -92,8 +93,7 @@ struct HostCopyEngine::Core {
   copy_detail::Queue queue;
   List fenced;
   List ready[2];  // by direction
-  List held;
-  List ended;
+  copy_detail::Ends ends;
   bool stopping = false;
   bool refused = false;  // CopyFault::may_begin said no since the last look
   bool watched = false;  // a worker is in a timed sleep
@@ -108,7 +108,6 @@ struct HostCopyEngine::Core {
   void commit(const CopyBatch& batch);
   bool advance();
   void make_ready(std::uint32_t at);
-  void copied(std::uint32_t at);
   void end(std::uint32_t at);
   bool may_begin(const Op& o);
   std::uint32_t pick_fifo();
@@ -116,7 +115,7 @@ struct HostCopyEngine::Core {
   bool take(Piece& piece);
   void finish(const Piece& piece);
   [[nodiscard]] bool open(std::span<const std::uint64_t> ops) const;
-  [[nodiscard]] bool must_watch() const { return fenced.size + held.size != 0 || refused; }
+  [[nodiscard]] bool must_watch() const { return fenced.size + ends.held() != 0 || refused; }
   std::uint64_t pump_locked(std::unique_lock<std::mutex>& lock, std::uint64_t budget);
 
   // Without the mutex.
@@ -131,6 +130,7 @@ void HostCopyEngine::Core::commit(const CopyBatch& batch) {
     const std::uint32_t at = queue.find(op.id);
     Op& o = queue.op(at);
     o.direction = op.direction;
+    o.mark = op.mark;
     o.fence = batch.fence;
     o.fence_open = fence_open;
     queue.set_runs(at, op.copies);
@@ -141,9 +141,8 @@ void HostCopyEngine::Core::commit(const CopyBatch& batch) {
       const Op& first = queue.op(p);
       if (!first.ended) {
         queue.link(p, at);
-      } else if (first.direction == CopyDirection::store && first.result.status != Code::ok &&
-                 o.direction == CopyDirection::load) {
-        o.source_lost = true;
+      } else {
+        o.source_lost = o.source_lost || copy_detail::loses_source(first, o);
       }
     }
     if (fence_open) {
@@ -177,46 +176,18 @@ bool HostCopyEngine::Core::advance() {
     }
     at = next;
   }
-  for (std::uint32_t at = held.head; at != none;) {
-    const std::uint32_t next = queue.op(at).next;
-    if (options.fault->may_end(queue.op(at).id)) {
-      queue.remove(held, at);
-      end(at);
-      moved = true;
-    }
-    at = next;
-  }
-  return moved;
+  std::uint64_t looks = 0;
+  return ends.look([this](std::uint32_t at) { end(at); }, looks) || moved;
 }
 
 void HostCopyEngine::Core::make_ready(std::uint32_t at) {
   queue.push_back(ready[static_cast<std::size_t>(queue.op(at).direction)], at);
 }
 
-void HostCopyEngine::Core::copied(std::uint32_t at) {
-  if (options.fault != nullptr && !options.fault->may_end(queue.op(at).id)) {
-    queue.push_back(held, at);
-  } else {
-    end(at);
-  }
-}
-
 void HostCopyEngine::Core::end(std::uint32_t at) {
-  Op& o = queue.op(at);
-  o.ended = true;
-  const bool failed = o.result.status != Code::ok;
-  ++(failed ? counters.operations_failed : counters.operations_ok);
-  for (std::uint32_t e = o.successors; e != none; e = queue.edge(e).next) {
-    const std::uint32_t s = queue.edge(e).successor;
-    Op& after = queue.op(s);
-    if (failed && o.direction == CopyDirection::store && after.direction == CopyDirection::load) {
-      after.source_lost = true;
-    }
-    if (--after.predecessors == 0 && !after.fence_open) make_ready(s);
-  }
-  queue.drop_edges(at);
-  queue.drop_runs(at);
-  queue.push_back(ended, at);
+  ends.let_go(
+      at, [](Op&) {}, [this](std::uint32_t next) { make_ready(next); });
+  ends.finish(at);
   done.notify_all();
 }
 
@@ -344,7 +315,8 @@ void HostCopyEngine::Core::finish(const Piece& piece) {
       queue.remove(ready[static_cast<std::size_t>(o.direction)], piece.op);
     }
   }
-  if (o.pieces_out == 0 && !o.pieces_left) copied(piece.op);
+  if (o.pieces_out != 0 || o.pieces_left) return;
+  ends.copied(piece.op, [this](std::uint32_t at) { end(at); });
 }
 
 bool HostCopyEngine::Core::open(std::span<const std::uint64_t> ops) const {
@@ -373,12 +345,11 @@ std::uint64_t HostCopyEngine::Core::pump_locked(std::unique_lock<std::mutex>& lo
 void HostCopyEngine::Core::work_loop() {
   std::unique_lock<std::mutex> lock(mutex);
   Piece piece;
-  std::uint64_t told = counters.operations_ok + counters.operations_failed;
+  std::uint64_t told = ends.all();
   while (!stopping) {
     if (advance()) backoff = backoff_min;
-    const std::uint64_t ended_by_now = counters.operations_ok + counters.operations_failed;
-    if (options.on_ended != nullptr && ended_by_now != told) {
-      told = ended_by_now;
+    if (options.on_ended != nullptr && ends.all() != told) {
+      told = ends.all();
       lock.unlock();
       options.on_ended(options.on_ended_arg);
       lock.lock();
@@ -474,7 +445,7 @@ std::size_t HostCopyEngine::poll(std::span<CopyCompletion> out) {
   Core& c = *core_;
   const std::lock_guard<std::mutex> lock(c.mutex);
   if (c.advance() || c.refused) c.work.notify_one();
-  return c.queue.report(c.ended, out);
+  return c.ends.report(out);
 }
 
 Code HostCopyEngine::wait(std::span<const std::uint64_t> ops, nanoseconds timeout) {
@@ -506,7 +477,10 @@ std::uint64_t HostCopyEngine::pump(std::uint64_t budget) {
 
 HostCopyCounters HostCopyEngine::counters() const {
   const std::lock_guard<std::mutex> lock(core_->mutex);
-  return core_->counters;
+  HostCopyCounters out = core_->counters;
+  out.operations_ok = core_->ends.ok();
+  out.operations_failed = core_->ends.failed();
+  return out;
 }
 
 }  // namespace kvc

@@ -115,6 +115,24 @@ void store_behind_the_load_of_its_slot(FakeWorld& w) {
   if (w.control.faults() == 0) BOOST_TEST(holds(w.device(8 * unit), pattern(unit, 3)));
 }
 
+// A slot is stored twice in one plan, and the second time counts: by copies, or by the kernel.
+void store_behind_a_store_of_its_slot(FakeWorld& w) {
+  constexpr std::size_t fragments = 32;
+  constexpr std::size_t small = 64;
+  Plan first{1, CopyDirection::store, {}, {}};
+  Plan second{2, CopyDirection::store, {}, {1}};
+  std::memcpy(w.device(unit), pattern(unit, 6).data(), unit);
+  for (std::size_t i = 0; i < fragments; ++i) {
+    first.copies.push_back({w.host.at(2 * i * small), w.device(2 * i * small), small});
+    second.copies.push_back({w.host.at(2 * i * small), w.device(unit + 2 * i * small), small});
+  }
+  ok(submit(*w.engine, {first, second}));
+  BOOST_TEST(w.drain().size() == 2u);
+  for (std::size_t i = 0; i < fragments && w.control.faults() == 0; ++i) {
+    BOOST_TEST(std::memcmp(w.host.at(2 * i * small), w.device(unit + 2 * i * small), small) == 0);
+  }
+}
+
 // The block is computed anew as soon as its store was reported.
 void block_is_written_again_after_the_report(FakeWorld& w) {
   Compute first;
@@ -258,6 +276,18 @@ BOOST_AUTO_TEST_CASE(a_store_comes_after_the_load_of_its_slot) {
 
 BOOST_AUTO_TEST_CASE(control_without_the_wait_of_a_store_for_a_load) {
   wrong(store_behind_the_load_of_its_slot, CudaWait::store_after_load);
+}
+
+BOOST_AUTO_TEST_CASE(a_store_comes_after_an_earlier_store_of_its_slot) {
+  for (const CopyPath path :
+       {CopyPath::automatic, CopyPath::batch, CopyPath::loop, CopyPath::kernel}) {
+    right(store_behind_a_store_of_its_slot, by(path));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(control_without_order_in_one_direction) {
+  wrong(store_behind_a_store_of_its_slot, CudaWait::same_direction, by(CopyPath::batch));
+  wrong(store_behind_a_store_of_its_slot, CudaWait::same_direction, by(CopyPath::kernel));
 }
 
 BOOST_AUTO_TEST_CASE(what_was_reported_is_over) { right(block_is_written_again_after_the_report); }
