@@ -32,7 +32,7 @@ void check_plan(const Flat& bytes) {
   for (PlanReader reader : {plan.value().loads(), plan.value().stores()}) {
     PlanJob job;
     while (reader.next(job)) {
-      promise(encoder.begin_job(job.kind(), job.job(), job.request(), job.outcome()),
+      promise(encoder.begin_job(job.kind(), job.job(), job.request(), job.outcome(), job.in_step()),
               "no room for a job");
       for (std::uint64_t i = 0; i < job.size(); ++i) {
         promise(encoder.add_copy(job.copy(i)), "no room for a copy");

@@ -22,7 +22,8 @@ constexpr std::size_t at_load_bytes = 40;
 constexpr std::size_t at_checksum = 48;
 constexpr std::size_t at_disk_bytes = 56;
 
-constexpr std::size_t job_kind = 0;
+constexpr std::size_t job_kind = 0;   // 16 bits
+constexpr std::size_t job_flags = 2;  // 16 bits
 constexpr std::size_t job_outcome = 4;
 constexpr std::size_t job_id = 8;
 constexpr std::size_t job_request = 16;
@@ -40,6 +41,11 @@ constexpr std::size_t disk_flags = 16;
 constexpr std::size_t disk_key = 24;
 constexpr std::size_t disk_parent = 56;
 constexpr std::uint64_t disk_flag_parent = 1;
+constexpr std::uint16_t job_flag_in_step = 1;
+
+JobKind kind_of(const std::uint8_t* job) {
+  return static_cast<JobKind>(get<std::uint16_t>(job + job_kind));
+}
 
 constexpr wire::HeaderRules rules{
     "plan", plan_magic, plan_version, plan_header_bytes, at_checksum, plan_header_bytes, 0};
@@ -60,9 +66,13 @@ Status check_section(std::span<const std::uint8_t> section, std::uint32_t count,
                  section.size());
     }
     const std::uint8_t* job = section.data() + at;
-    if (const auto k = get<std::int32_t>(job + job_kind); k != static_cast<std::int32_t>(kind)) {
-      return bad("job {} of {} has kind {} in the section of kind {}", i, count, k,
-                 static_cast<std::int32_t>(kind));
+    if (kind_of(job) != kind) {
+      return bad("job {} of {} has kind {} in the section of kind {}", i, count,
+                 static_cast<std::int32_t>(kind_of(job)), static_cast<std::int32_t>(kind));
+    }
+    const std::uint16_t flags = kind == JobKind::load ? job_flag_in_step : 0;
+    if (const auto f = get<std::uint16_t>(job + job_flags); (f & ~flags) != 0) {
+      return bad("job {} of {} has flags {:#x}", i, count, f);
     }
     at += plan_job_bytes;
     const auto copies = get<std::uint64_t>(job + job_copies);
@@ -95,13 +105,17 @@ Result<std::uint32_t> check_disk_section(std::span<const std::uint8_t> section) 
     }
     const std::uint8_t* job = section.data() + at;
     at += plan_job_bytes;
-    const auto kind = get<std::int32_t>(job + job_kind);
+    const JobKind kind = kind_of(job);
     const auto blocks = get<std::uint64_t>(job + job_copies);
-    if (!of_disk(static_cast<JobKind>(kind))) return bad("disk job {} has kind {}", jobs, kind);
+    const auto job_flag_bits = get<std::uint16_t>(job + job_flags);
+    if (!of_disk(kind) || job_flag_bits != 0) {
+      return bad("disk job {} has kind {} and flags {:#x}", jobs, static_cast<std::int32_t>(kind),
+                 job_flag_bits);
+    }
     if (const auto outcome = get<std::int32_t>(job + job_outcome); outcome != 0) {
       return bad("disk job {} has the outcome {}", jobs, outcome);
     }
-    if (static_cast<JobKind>(kind) == JobKind::disk_reset && blocks != 0) {
+    if (kind == JobKind::disk_reset && blocks != 0) {
       return bad("disk job {} is a reset and has {} blocks", jobs, blocks);
     }
     if (blocks > (section.size() - at) / plan_disk_block_bytes) {
@@ -148,14 +162,16 @@ std::uint64_t PlanEncoder::copies_that_fit() const {
   return room / plan_copy_bytes;
 }
 
-bool PlanEncoder::begin_job(JobKind kind, JobId job, RequestId request, Code outcome) {
+bool PlanEncoder::begin_job(JobKind kind, JobId job, RequestId request, Code outcome,
+                            bool in_step) {
   KVC_CHECK(used_ != 0 && open_at_ == 0);
   KVC_CHECK(static_cast<std::int32_t>(outcome) <= 0);
   KVC_CHECK(kind == JobKind::store || (kind == JobKind::load && stores_ == 0));
-  KVC_CHECK(disk_jobs_ == 0);
+  KVC_CHECK(disk_jobs_ == 0 && (!in_step || kind == JobKind::load));
   if (left() < plan_job_bytes || jobs() == UINT32_MAX) return false;
   std::uint8_t* at = buffer_.data() + used_;
-  put(at + job_kind, static_cast<std::int32_t>(kind));
+  put(at + job_kind, static_cast<std::uint16_t>(kind));
+  put(at + job_flags, in_step ? job_flag_in_step : std::uint16_t{0});
   put(at + job_outcome, static_cast<std::int32_t>(outcome));
   put(at + job_id, job);
   put(at + job_request, request);
@@ -224,7 +240,8 @@ bool PlanEncoder::add_disk_job(JobKind kind, JobId job, RequestId request,
     return false;
   }
   std::uint8_t* at = buffer_.data() + used_;
-  put(at + job_kind, static_cast<std::int32_t>(kind));
+  put(at + job_kind, static_cast<std::uint16_t>(kind));
+  put(at + job_flags, std::uint16_t{0});
   put(at + job_outcome, std::int32_t{0});
   put(at + job_id, job);
   put(at + job_request, request);
@@ -282,7 +299,8 @@ PlanDiskBlock PlanJob::disk_block(std::uint64_t i) const {
 
 PlanJob PlanReader::read(const std::uint8_t* at) {
   PlanJob job;
-  job.kind_ = static_cast<JobKind>(get<std::int32_t>(at + job_kind));
+  job.kind_ = kind_of(at);
+  job.in_step_ = (get<std::uint16_t>(at + job_flags) & job_flag_in_step) != 0;
   job.outcome_ = static_cast<Code>(get<std::int32_t>(at + job_outcome));
   job.job_ = get<std::uint64_t>(at + job_id);
   job.request_ = get<std::uint64_t>(at + job_request);

@@ -75,8 +75,10 @@ class PlanEncoder {
 
   // Opens a job. False, and nothing changed, if not even an empty one fits. `outcome`: a failure
   // that was decided before the job began: every rank ends it so.
-  // Requires: no job is open; no load after a store; outcome is ok or an error.
-  [[nodiscard]] bool begin_job(JobKind kind, JobId job, RequestId request, Code outcome = Code::ok);
+  // `in_step`: a load that the forward of this step reads layer by layer (kvc.layerwise/1).
+  // Requires: no job is open; no load after a store; outcome is ok or an error; in_step only loads.
+  [[nodiscard]] bool begin_job(JobKind kind, JobId job, RequestId request, Code outcome = Code::ok,
+                               bool in_step = false);
   // Adds a copy to the open job. False, and nothing changed, if it does not fit.
   // Requires: the outcome of the open job is not decided.
   [[nodiscard]] bool add_copy(const PlanCopy& copy);
@@ -134,6 +136,8 @@ class PlanJob {
   [[nodiscard]] RequestId request() const { return request_; }  // 0: stores of several requests
   // Not ok: the job has no copies and ends so.
   [[nodiscard]] Code outcome() const { return outcome_; }
+  // A load: layer by layer, before the others.
+  [[nodiscard]] bool in_step() const { return in_step_; }
   [[nodiscard]] std::uint64_t size() const { return count_; }
   // Requires: i < size(), a load or store.
   [[nodiscard]] PlanCopy copy(std::uint64_t i) const;
@@ -143,6 +147,7 @@ class PlanJob {
  private:
   friend class PlanReader;
   JobKind kind_ = JobKind::load;
+  bool in_step_ = false;
   Code outcome_ = Code::ok;
   JobId job_ = 0;
   RequestId request_ = 0;
@@ -169,8 +174,8 @@ class PlanReader {
 class PlanView {
  public:
   // Survives any bytes. Errors: arg, with a text that names the field: too short, magic, version,
-  // length, checksum, a job that crosses its section, a job of the wrong kind, an outcome that is
-  // no error or has copies, unknown flags of a disk block.
+  // length, checksum, a job that crosses its section, a job of the wrong kind, unknown flags, an
+  // outcome that is no error or has copies.
   static Result<PlanView> read(std::span<const std::uint8_t> bytes);
 
   [[nodiscard]] std::uint64_t epoch() const { return epoch_; }

@@ -162,11 +162,42 @@ BOOST_AUTO_TEST_CASE(each_damaged_field_is_refused_by_name) {
   names(36, 0, true, "behind the last");
   names(47, 1, true, "load section");
   names(64, 2, true, "kind");
+  names(66, 2, true, "flags 0x2");
+  names(67, 1, true, "flags 0x100");
   names(68, 1, true, "no error");
   names(71, 0x80, true, "no error");
   names(95, 0x80, true, "cross the end");
   BOOST_TEST(!PlanView::read(std::span(good).first(63)).ok());
   BOOST_TEST(!PlanView::read({}).ok());
+}
+
+BOOST_AUTO_TEST_CASE(a_load_in_step_says_so_and_a_store_cannot) {
+  Buffer buffer(1024);
+  PlanEncoder e(buffer);
+  e.begin(5, 1);
+  for (const bool in_step : {true, false}) {
+    BOOST_REQUIRE(e.begin_job(JobKind::load, in_step ? 2 : 3, 12, Code::ok, in_step));
+    BOOST_REQUIRE(e.add_copy({1, 9, 42, 5}));
+    e.end_job();
+  }
+  BOOST_REQUIRE(e.begin_job(JobKind::store, 4, 0));
+  e.end_job();
+  Buffer bytes = exact(e.finish());
+  const auto view = PlanView::read(bytes);
+  BOOST_REQUIRE(view.ok());
+  PlanReader loads = view.value().loads();
+  PlanJob job;
+  BOOST_REQUIRE(loads.next(job));
+  BOOST_TEST(job.in_step());
+  BOOST_TEST(job.size() == 1u);
+  BOOST_REQUIRE(loads.next(job));
+  BOOST_TEST(!job.in_step());
+  const std::size_t store = bytes.size() - plan_job_bytes;
+  bytes[store + 2] = 1;
+  wire::put(bytes.data() + 48, wire::checksum(bytes, 48));
+  const auto bad = PlanView::read(bytes);
+  BOOST_REQUIRE(!bad.ok());
+  BOOST_TEST(bad.error().text.find("flags 0x1") != std::string::npos, bad.error().text);
 }
 
 PlanDiskBlock disk_block() {
@@ -229,6 +260,7 @@ BOOST_AUTO_TEST_CASE(each_damaged_field_of_a_disk_job_is_refused_by_name) {
   names(64, 2, "disk job 0 has kind 2");
   names(64, 7, "disk job 0 has kind 7");
   names(64, 6, "is a reset and has 1 blocks");
+  names(66, 1, "flags 0x1");
   names(68, 1, "outcome 1");
   names(88, 2, "2 blocks of disk job 0 cross the end");
   names(88, 0, "disk job 1");

@@ -135,43 +135,54 @@ void RankEngine::part_ended(const CopyCompletion& completion) {
   const auto at = static_cast<std::uint32_t>(completion.id >> 32);
   const auto part = static_cast<std::uint32_t>(completion.id);
   Job& job = jobs_[at];
-  KVC_CHECK(!job.free && job.parts_open != 0 && part < job.part_begin.size());
+  KVC_CHECK(!job.free && job.parts_open != 0 && part < job.parts.size());
   --job.parts_open;
   --parts_at_engine_;
   if (completion.status != Code::ok) {
     if (const std::string why = copies_->take_trouble(); !why.empty()) {
       host_.log(LogLevel::error, fmt::format("rank {}: {}", options_.rank, why));
     }
-    part_failed(job, part, completion);
+    part_failed(job, job.parts[part], completion);
   } else {
-    const std::size_t end =
-        part + 1 < job.part_begin.size() ? job.part_begin[part + 1] : job.copies.size();
-    for (std::size_t i = job.part_begin[part]; i < end; ++i) {
-      job.moved_bytes += layout_->block_bytes(job.copies[i].group).n;
+    const Part& p = job.parts[part];
+    for (std::size_t i = p.first; i < p.end; ++i) {
+      if (p.layer == all_layers) {
+        job.moved_bytes += layout_->block_bytes(job.copies[i].group).n;
+        continue;
+      }
+      for (const RankLayout::Piece& piece : pieces(p, job.copies[i].group)) {
+        job.moved_bytes += piece.bytes;
+      }
     }
   }
   end_if_done(at);
 }
 
-void RankEngine::part_failed(Job& job, std::uint32_t part, const CopyCompletion& completion) {
+void RankEngine::part_failed(Job& job, const Part& part, const CopyCompletion& completion) {
   if (job.status == Code::ok) job.status = completion.status;
   if (completion.first_failed != no_failed_copy) {
-    std::size_t i = job.part_begin[part];
+    std::size_t i = part.first;
     std::uint64_t left = completion.first_failed;
-    while (left >= layout_->pieces(job.copies[i].group).size()) {
-      left -= layout_->pieces(job.copies[i].group).size();
+    while (left >= pieces(part, job.copies[i].group).size()) {
+      left -= pieces(part, job.copies[i].group).size();
       ++i;
     }
     // A backend that does not know the side must not cost an entry of the tier.
     fail(job, job.copies[i], completion.status,
          completion.side == CopySide::source ? FailedSide::source : FailedSide::destination);
   }
-  // The rest of the job would be thrown away.
-  job.next_part = static_cast<std::uint32_t>(job.part_begin.size());
+  drop_parts(job);
+}
+
+void RankEngine::drop_parts(Job& job) {
+  for (std::size_t i = job.next_part; i < job.parts.size() && job.step_loads != none; ++i) {
+    step_loads_[job.step_loads].layers[job.parts[i].layer].mark.skip(1);
+  }
+  job.next_part = static_cast<std::uint32_t>(job.parts.size());
 }
 
 void RankEngine::feed() {
-  bool full = false;
+  bool full = !feed_steps();
   for (auto& backlog : backlog_) {
     std::size_t kept = 0;
     for (std::size_t i = 0; i < backlog.size(); ++i) {
@@ -194,25 +205,30 @@ RankEngine::Fed RankEngine::feed_job(std::uint32_t at) {
   Job& job = jobs_[at];
   if (job.awaits_stores_of != 0) return Fed::blocked;
   after_.clear();
-  const auto parts = static_cast<std::uint32_t>(job.part_begin.size());
-  if (job.kind == JobKind::load && job.next_part < parts && !resolve_sources(job)) {
+  if (job.kind == JobKind::load && job.next_part < job.parts.size() && !resolve_sources(job)) {
     return Fed::blocked;
   }
-  while (job.status == Code::ok && job.next_part < parts) {
-    const Status s = submit_part(at, job.next_part);
-    if (s.code == Code::full && parts_at_engine_ != 0) return Fed::full;
-    if (!s.ok()) {
-      // Nothing is in its way and it still does not fit, or the copies themselves are refused.
-      job.status = s.code;
-      host_.log(LogLevel::error, fmt::format("rank {}: job {}: {}", options_.rank, job.id, s.text));
-      break;
-    }
-    ++job.next_part;
-    ++job.parts_open;
-    ++parts_at_engine_;
+  while (job.status == Code::ok && job.next_part < job.parts.size()) {
+    if (!feed_part(at, after_)) return Fed::full;
   }
-  if (job.status != Code::ok) job.next_part = parts;
+  if (job.status != Code::ok) drop_parts(job);
   return Fed::done;
+}
+
+bool RankEngine::feed_part(std::uint32_t at, std::span<const std::uint64_t> after) {
+  Job& job = jobs_[at];
+  const Status s = submit_part(at, job.parts[job.next_part], after);
+  if (s.code == Code::full && parts_at_engine_ != 0) return false;
+  if (!s.ok()) {
+    // Nothing is in its way and it still does not fit, or the copies themselves are refused.
+    job.status = s.code;
+    host_.log(LogLevel::error, fmt::format("rank {}: job {}: {}", options_.rank, job.id, s.text));
+    return true;
+  }
+  ++job.next_part;
+  ++job.parts_open;
+  ++parts_at_engine_;
+  return true;
 }
 
 // Whether the load can go to the copy engine now: after_ names the stores it comes after. A source
@@ -237,7 +253,7 @@ bool RankEngine::resolve_sources(Job& job) {
   if (job.status != Code::ok) return true;
   for (const std::uint32_t writer : writers_) {
     const Job& store = jobs_[writer];
-    const auto parts = static_cast<std::uint32_t>(store.part_begin.size());
+    const auto parts = static_cast<std::uint32_t>(store.parts.size());
     if (store.next_part < parts || after_.size() + parts > chain_max) return false;
     // Parts that ended are unknown to the copy engine, which counts them as ended.
     for (std::uint32_t p = 0; p < parts; ++p) after_.push_back(op_id(writer, p));
@@ -245,17 +261,16 @@ bool RankEngine::resolve_sources(Job& job) {
   return true;
 }
 
-Status RankEngine::submit_part(std::uint32_t at, std::uint32_t part) {
-  const Job& job = jobs_[at];
-  const std::size_t end =
-      part + 1 < job.part_begin.size() ? job.part_begin[part + 1] : job.copies.size();
+Status RankEngine::submit_part(std::uint32_t at, const Part& part,
+                               std::span<const std::uint64_t> after) {
+  Job& job = jobs_[at];
   descriptors_.clear();
-  for (std::size_t i = job.part_begin[part]; i < end; ++i) {
+  for (std::size_t i = part.first; i < part.end; ++i) {
     const PlanCopy& copy = job.copies[i];
     std::byte* slot =
         pages_->bytes(layout_->class_of(copy.group), copy.slot) +
         layout_->place_of(copy.group, copy.position) * layout_->block_bytes(copy.group).n;
-    for (const RankLayout::Piece& piece : layout_->pieces(copy.group)) {
+    for (const RankLayout::Piece& piece : pieces(part, copy.group)) {
       std::byte* host = slot + piece.slot_offset;
       std::uint8_t* device = layout_->address(piece, copy.block);
       if (job.kind == JobKind::load) {
@@ -265,14 +280,17 @@ Status RankEngine::submit_part(std::uint32_t at, std::uint32_t part) {
       }
     }
   }
-  const CopyOperation op{op_id(at, part), direction_of(job.kind), descriptors_, after_};
+  CopyMark* const mark =
+      job.step_loads == none ? nullptr : &step_loads_[job.step_loads].layers[part.layer].mark;
+  const CopyOperation op{op_id(at, job.next_part), direction_of(job.kind), descriptors_, after,
+                         mark};
   return copies_->submit({job.fence, std::span(&op, 1)});
 }
 
 // The record of a job stays in use as long as the backlog names it.
 void RankEngine::end_if_done(std::uint32_t at) {
   const Job& job = jobs_[at];
-  if (!job.in_backlog && job.parts_open == 0 && job.next_part == job.part_begin.size()) end_job(at);
+  if (!job.in_backlog && job.parts_open == 0 && job.next_part == job.parts.size()) end_job(at);
 }
 
 void RankEngine::end_job(std::uint32_t at) {
@@ -280,6 +298,7 @@ void RankEngine::end_job(std::uint32_t at) {
   KVC_CHECK(!job.ended && job.parts_open == 0);
   job.ended = true;
   unmark(at);
+  leave_step(job);
   const bool ok = job.status == Code::ok && !job.late;
   if (job.kind == JobKind::load) {
     ++(ok ? counters_.loads_ok : counters_.loads_failed);
@@ -488,8 +507,8 @@ std::string RankEngine::verify() const {
   if (used != open_.size() + told_.size()) {
     return fmt::format("{} job records, {} open and {} told", used, open_.size(), told_.size());
   }
-  std::string problem;
-  if (pages_ == nullptr) return problem;
+  std::string problem = verify_steps();
+  if (pages_ == nullptr || !problem.empty()) return problem;
   pages_->for_each([&](std::uint32_t cls, std::uint32_t slot, const SlotState& s) {
     const auto r = readers.find({cls, slot});
     const auto w = writers.find({cls, slot});

@@ -109,6 +109,13 @@ class RankEngine {
   // copy engine without threads that can do nothing). Results come from progress.
   Code wait(std::span<const JobId> jobs, std::uint64_t timeout_ns);
 
+  // What to wait for before `layer` (RankRegion::layer) of the loads in step of plan `step` is read
+  // or written: kinds none (they are there, or there are none), counter and cuda_event, which are
+  // reached when their copies have ended, well or not (kvc_layerwise.h). Code::later: some of them
+  // are not with the device yet. Errors: state: no regions, or the loads of that plan were not
+  // submitted.
+  Status layer_fence(std::uint64_t step, std::uint32_t layer, Fence& out);
+
   // Does at most `budget` pieces of copy work in the calling thread, if the copy engine has no
   // threads of its own. later: the budget was used up.
   Code pump(std::uint32_t budget);
@@ -128,6 +135,29 @@ class RankEngine {
   [[nodiscard]] std::string verify() const;
 
  private:
+  // Copies [first, end) of a job, of one layer or of all: what the copy engine gets at a time.
+  struct Part {
+    std::uint32_t first = 0;
+    std::uint32_t end = 0;
+    std::uint32_t layer = all_layers;  // index into RankLayout::layers()
+  };
+  static constexpr std::uint32_t all_layers = UINT32_MAX;
+  static constexpr std::uint32_t none = UINT32_MAX;
+
+  // The loads in step of one plan, which go layer by layer (rank_layers.cc). Records are reused,
+  // and stay where they are.
+  struct StepLoads {
+    struct Layer {
+      CopyMark mark;
+      std::uint64_t parts = 0;  // that ever carried the mark
+    };
+    std::uint64_t step = 0;
+    std::vector<Layer> layers;
+    std::vector<std::uint32_t> jobs;  // as long as parts of one are not at the copy engine
+    std::size_t next_layer = 0;       // the first that is not wholly at the copy engine
+    std::uint32_t jobs_open = 0;      // that have not ended
+  };
+
   // One job of a plan. Records are reused, their vectors keep their room.
   struct Job {
     JobId id = 0;
@@ -135,8 +165,10 @@ class RankEngine {
     JobKind kind = JobKind::load;
     Fence fence;
     std::vector<PlanCopy> copies;
-    std::vector<std::uint32_t> part_begin;  // index of the first copy of each part
-    std::uint64_t awaits_stores_of = 0;     // step; 0: none (design 2.4: chained loads)
+    std::vector<Part> parts;
+    std::vector<std::uint64_t> after;    // operations that its parts come after, of loads in step
+    std::uint32_t step_loads = none;     // index into step_loads_, of a load in step
+    std::uint64_t awaits_stores_of = 0;  // step; 0: none (design 2.4: chained loads)
     std::uint64_t deadline_ns = UINT64_MAX;
     std::uint32_t next_part = 0;   // first part that the copy engine has not got
     std::uint32_t parts_open = 0;  // parts that the copy engine has
@@ -144,6 +176,7 @@ class RankEngine {
     std::uint64_t moved_bytes = 0;
     Code status = Code::ok;
     std::vector<FailedBlock> failed;
+    bool in_step = false;
     bool in_backlog = false;  // and `fence` is counted in captures_, if it is a captured one
     bool ended = false;
     bool late = false;
@@ -180,8 +213,18 @@ class RankEngine {
   void drop_capture(const Fence& fence);
   Status take_plan(JobKind kind, const PlanView& plan, const Fence& fence);
   void split(Job& job) const;
+  // Parts of the copies in one layer, or in all.
+  void split_layer(Job& job, std::uint32_t layer) const;
   void fail(Job& job, const PlanCopy& copy, Code status, FailedSide side) const;
   void refuse(const Job& job);
+
+  // Loads in step (rank_layers.cc).
+  void join_step(std::uint32_t at, std::uint64_t step);
+  void leave_step(const Job& job);
+  bool feed_steps();
+  Fed feed_step(StepLoads& loads);
+  [[nodiscard]] bool resolve_step(const StepLoads& loads);
+  [[nodiscard]] std::string verify_steps() const;
 
   // Moving bytes (rank_engine.cc).
   std::uint64_t pump_some(std::uint64_t budget);
@@ -191,9 +234,18 @@ class RankEngine {
   void feed();
   Fed feed_job(std::uint32_t at);
   [[nodiscard]] bool resolve_sources(Job& job);
-  Status submit_part(std::uint32_t at, std::uint32_t part);
+  // Hands the job's next part over; false: there is no room. What cannot be handed over at all
+  // fails the job.
+  [[nodiscard]] bool feed_part(std::uint32_t at, std::span<const std::uint64_t> after);
+  Status submit_part(std::uint32_t at, const Part& part, std::span<const std::uint64_t> after);
+  // Parts that the copy engine has not got are not worth it any more.
+  void drop_parts(Job& job);
+  [[nodiscard]] std::span<const RankLayout::Piece> pieces(const Part& part,
+                                                          std::uint32_t group) const {
+    return part.layer == all_layers ? layout_->pieces(group) : layout_->pieces(group, part.layer);
+  }
   void part_ended(const CopyCompletion& completion);
-  void part_failed(Job& job, std::uint32_t part, const CopyCompletion& completion);
+  void part_failed(Job& job, const Part& part, const CopyCompletion& completion);
   void end_if_done(std::uint32_t at);
   void end_job(std::uint32_t at);
   [[nodiscard]] bool any_open(std::span<const JobId> jobs) const;
@@ -225,6 +277,9 @@ class RankEngine {
   std::deque<std::uint32_t> ended_;                       // not told yet
   std::vector<std::uint32_t> told_;                       // spans of the last progress read them
   std::uint64_t parts_at_engine_ = 0;
+  std::deque<StepLoads> step_loads_;
+  std::vector<std::uint32_t> open_steps_;  // records with open jobs, steps ascending
+  std::vector<std::uint32_t> free_steps_;
   // Captured fences, and how many jobs of the backlog still need each.
   struct Captured {
     Fence fence;

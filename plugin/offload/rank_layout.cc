@@ -105,6 +105,7 @@ Result<RankLayout> RankLayout::make(std::span<const RankRegion> regions,
   layout.options_ = options;
   if (Status s = layout.take_regions(regions); !s.ok()) return s;
   if (Status s = layout.take_groups(); !s.ok()) return s;
+  layout.make_layers();
   layout.make_classes();
   if (Status s = layout.size_pool(); !s.ok()) return s;
   return layout;
@@ -154,6 +155,28 @@ Status RankLayout::take_groups() {
     }
   }
   return {};
+}
+
+// Where a piece lies in its slot does not depend on its layer's number.
+void RankLayout::make_layers() {
+  const auto layer_of = [this](const Piece& p) { return regions_[p.region].layer; };
+  for (std::uint32_t g = 0; g < options_.groups; ++g) {
+    std::stable_sort(pieces_[g].begin(), pieces_[g].end(),
+                     [&](const Piece& a, const Piece& b) { return layer_of(a) < layer_of(b); });
+    if ((options_.cacheable_mask >> g & 1) == 0) continue;
+    for (const Piece& p : pieces_[g]) layers_.push_back(layer_of(p));
+  }
+  std::sort(layers_.begin(), layers_.end());
+  layers_.erase(std::unique(layers_.begin(), layers_.end()), layers_.end());
+  first_piece_.resize(options_.groups);
+  for (std::uint32_t g = 0; g < options_.groups; ++g) {
+    std::size_t at = 0;
+    for (const std::uint32_t layer : layers_) {
+      while (at < pieces_[g].size() && layer_of(pieces_[g][at]) < layer) ++at;
+      first_piece_[g].push_back(at);
+    }
+    first_piece_[g].push_back(pieces_[g].size());
+  }
 }
 
 void RankLayout::make_classes() {

@@ -21,7 +21,7 @@ struct RankRegion {
   Bytes block_bytes;
   DeviceKind device = DeviceKind::host;
   std::int32_t ordinal = 0;
-  std::uint32_t layer = 0;       // for messages only
+  std::uint32_t layer = 0;  // ascending in the order of a forward; several regions may share it
   std::uint64_t group_mask = 0;  // groups whose blocks live here; several may overlay one region
 };
 
@@ -77,7 +77,15 @@ class RankLayout {
   [[nodiscard]] std::span<const SlotClass> classes() const { return classes_; }
   // Requires: group < groups(). no_class: not cacheable.
   [[nodiscard]] std::uint32_t class_of(std::uint32_t group) const { return class_of_[group]; }
+  // By layer, then in the order of regions.
   [[nodiscard]] std::span<const Piece> pieces(std::uint32_t group) const { return pieces_[group]; }
+  // The layers of all cacheable groups, ascending.
+  [[nodiscard]] std::span<const std::uint32_t> layers() const { return layers_; }
+  // Those pieces of a group that are of layer layers()[index].
+  [[nodiscard]] std::span<const Piece> pieces(std::uint32_t group, std::size_t index) const {
+    const auto& first = first_piece_[group];
+    return std::span(pieces_[group]).subspan(first[index], first[index + 1] - first[index]);
+  }
   [[nodiscard]] std::uint32_t groups() const { return static_cast<std::uint32_t>(pieces_.size()); }
   [[nodiscard]] Bytes block_bytes(std::uint32_t group) const { return {bytes_[group]}; }
   [[nodiscard]] std::uint32_t blocks_per_slot(std::uint32_t group) const {
@@ -105,15 +113,18 @@ class RankLayout {
   RankLayout() = default;
   Status take_regions(std::span<const RankRegion> regions);
   Status take_groups();
+  void make_layers();
   void make_classes();
   Status size_pool();
 
   RankLayoutOptions options_;
   std::vector<RankRegion> regions_;
   std::vector<std::vector<Piece>> pieces_;  // by group
-  std::vector<std::uint64_t> bytes_;        // by group: bytes of a block
-  std::vector<std::uint64_t> blocks_;       // by group: blocks that all its regions hold
-  std::vector<std::uint32_t> class_of_;     // by group
+  std::vector<std::uint32_t> layers_;
+  std::vector<std::vector<std::size_t>> first_piece_;  // by group and layer, and one behind
+  std::vector<std::uint64_t> bytes_;                   // by group: bytes of a block
+  std::vector<std::uint64_t> blocks_;                  // by group: blocks that all its regions hold
+  std::vector<std::uint32_t> class_of_;                // by group
   std::vector<SlotClass> classes_;
   std::uint64_t pages_ = 0;
   std::uint64_t page_bytes_ = 0;

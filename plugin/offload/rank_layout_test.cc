@@ -151,6 +151,26 @@ BOOST_AUTO_TEST_CASE(the_last_block_needs_no_padding_behind_it) {
   BOOST_TEST(!made.value().in_range(0, 10));
 }
 
+// Two regions of layer 4, one of layer 2; the slot is laid out by regions, whatever the layers.
+BOOST_AUTO_TEST_CASE(pieces_of_a_group_come_by_layer_and_keep_their_place_in_the_slot) {
+  std::vector<RankRegion> regions{region(0, 640, 64, 16, 0b01), region(16, 624, 64, 16, 0b01),
+                                  region(32, 608, 64, 16, 0b11)};
+  regions[0].layer = regions[2].layer = 4;
+  regions[1].layer = 2;
+  const RankLayout l = RankLayout::make(regions, options(2, 10)).value();
+  BOOST_REQUIRE(l.layers().size() == 2u);
+  BOOST_TEST(l.layers()[0] == 2u);
+  BOOST_TEST(l.layers()[1] == 4u);
+  BOOST_REQUIRE(l.pieces(0, 0).size() == 1u);
+  BOOST_TEST(l.pieces(0, 0)[0].region == 1u);
+  BOOST_TEST(l.pieces(0, 0)[0].slot_offset == 16u);
+  BOOST_REQUIRE(l.pieces(0, 1).size() == 2u);
+  BOOST_TEST(l.pieces(0, 1)[1].slot_offset == 32u);
+  BOOST_TEST(l.pieces(0).size() == 3u);
+  BOOST_TEST(l.pieces(1, 0).empty());
+  BOOST_TEST(l.pieces(1, 1).size() == 1u);
+}
+
 BOOST_AUTO_TEST_CASE(regions_of_one_group_must_not_share_bytes) {
   const RankLayoutOptions o = options(2, 10);
   const auto both = [&](const RankRegion& a, const RankRegion& b) { return std::vector{a, b}; };

@@ -124,6 +124,7 @@ Status RankEngine::take_jobs(PlanReader jobs) {
       job.request = from.request();
       job.kind = from.kind();
       job.status = from.outcome();
+      job.in_step = from.in_step();
       job.copies.reserve(from.size());
       for (std::uint64_t i = 0; i < from.size(); ++i) job.copies.push_back(from.copy(i));
     }
@@ -158,10 +159,12 @@ void RankEngine::give_back(std::uint32_t at) {
   KVC_CHECK(!job.free && job.parts_open == 0 && job.marked == 0);
   Job empty;
   empty.copies = std::move(job.copies);
-  empty.part_begin = std::move(job.part_begin);
+  empty.parts = std::move(job.parts);
+  empty.after = std::move(job.after);
   empty.failed = std::move(job.failed);
   empty.copies.clear();
-  empty.part_begin.clear();
+  empty.parts.clear();
+  empty.after.clear();
   empty.failed.clear();
   job = std::move(empty);
   free_jobs_.push_back(at);
@@ -184,6 +187,8 @@ void RankEngine::start(std::uint32_t at, const Fence& fence, std::uint64_t step,
     if (job.kind == JobKind::store) {
       mark_store(at);
     } else if (chained(job, step)) {
+      // The forward that its sources are stored behind waits for it.
+      if (job.in_step) fail(job, job.copies.front(), Code::state, FailedSide::destination);
       job.awaits_stores_of = step;
     } else {
       mark_load(job);
@@ -195,13 +200,14 @@ void RankEngine::start(std::uint32_t at, const Fence& fence, std::uint64_t step,
     return;
   }
   split(job);
+  if (job.in_step) return join_step(at, step);
+  backlog_[index_of(job.kind)].push_back(at);
   enter_backlog(at);
 }
 
 void RankEngine::enter_backlog(std::uint32_t at) {
   Job& job = jobs_[at];
   job.in_backlog = true;
-  backlog_[index_of(job.kind)].push_back(at);
   for (Captured& c : captures_) {
     if (job.fence.kind == FenceKind::captured && c.fence.handle == job.fence.handle) ++c.jobs;
   }
@@ -357,15 +363,24 @@ void RankEngine::release_chained(std::uint64_t step) {
 }
 
 void RankEngine::split(Job& job) const {
+  if (!job.in_step) return split_layer(job, all_layers);
+  for (std::uint32_t i = 0; i < layout_->layers().size(); ++i) split_layer(job, i);
+}
+
+void RankEngine::split_layer(Job& job, std::uint32_t layer) const {
+  Part part{0, 0, layer};
   std::uint64_t descriptors = 0;
   for (std::uint32_t i = 0; i < job.copies.size(); ++i) {
-    const std::size_t more = layout_->pieces(job.copies[i].group).size();
-    if (i == 0 || descriptors + more > options_.part_descriptors) {
-      job.part_begin.push_back(i);
+    const std::size_t more = pieces(part, job.copies[i].group).size();
+    if (descriptors != 0 && descriptors + more > options_.part_descriptors) {
+      job.parts.push_back(part);
+      part.first = i;
       descriptors = 0;
     }
+    part.end = i + 1;
     descriptors += more;
   }
+  if (descriptors != 0) job.parts.push_back(part);
 }
 
 void RankEngine::fail(Job& job, const PlanCopy& copy, Code status, FailedSide side) const {

@@ -1,5 +1,6 @@
 // A rank with real memory around it, for tests.
 #pragma once
+#include <array>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -50,7 +51,17 @@ struct PlannedCopies {
   JobId job = 0;
   std::vector<PlanCopy> copies;
   RequestId request = 1;
+  bool in_step = false;  // a load of kvc.layerwise/1
 };
+
+inline bool add_job(PlanEncoder& e, JobKind kind, const PlannedCopies& j) {
+  if (!e.begin_job(kind, j.job, j.request, Code::ok, j.in_step)) return false;
+  for (const PlanCopy& copy : j.copies) {
+    if (!e.add_copy(copy)) return false;
+  }
+  e.end_job();
+  return true;
+}
 
 inline std::vector<std::uint8_t> make_plan(std::uint64_t epoch, std::uint64_t step,
                                            const std::vector<PlannedCopies>& loads,
@@ -63,8 +74,8 @@ inline std::vector<std::uint8_t> make_plan(std::uint64_t epoch, std::uint64_t st
   PlanEncoder e(bytes);
   e.begin(epoch, step);
   bool fits = true;
-  for (const auto& j : loads) fits = fits && e.add_job(JobKind::load, j.job, j.request, j.copies);
-  for (const auto& j : stores) fits = fits && e.add_job(JobKind::store, j.job, j.request, j.copies);
+  for (const auto& j : loads) fits = fits && add_job(e, JobKind::load, j);
+  for (const auto& j : stores) fits = fits && add_job(e, JobKind::store, j);
   if (!fits) throw std::logic_error("plan does not fit");
   static_cast<void>(e.finish());
   return bytes;
@@ -78,14 +89,15 @@ struct Seen {
 };
 
 // Groups 0 and 1 with 48-byte blocks, in regions of 32 and 16 bytes and in one region; group 2 with
-// blocks of 16 bytes, three on a page.
+// blocks of 16 bytes, three on a page. Each region has the layer that it is given.
 struct World {
   static constexpr std::uint64_t blocks = 16;
   static constexpr std::uint64_t epoch = 77;
   static constexpr std::uint64_t block_bytes = 48;
 
   explicit World(CopyFault* fault = nullptr, RankOptions o = options(),
-                 HostCopyOptions c = copies()) {
+                 HostCopyOptions c = copies(), std::array<std::uint32_t, 4> layers_of = {})
+      : layers(layers_of) {
     c.fault = fault;
     auto engine = HostCopyEngine::create(c);
     if (!engine.ok()) throw std::runtime_error(engine.error().text);
@@ -125,6 +137,7 @@ struct World {
       out[i].size_bytes = {1024};
       out[i].stride_bytes = {stride[i]};
       out[i].block_bytes = {bytes[i]};
+      out[i].layer = layers[i];
       out[i].group_mask = i < 2 ? 0b001 : std::uint64_t{1} << (i - 1);
     }
     return out;
@@ -188,6 +201,7 @@ struct World {
     return progress();
   }
 
+  std::array<std::uint32_t, 4> layers;
   FakeHost host;
   std::vector<std::uint8_t> device = std::vector<std::uint8_t>(4096);
   std::unique_ptr<RankEngine> rank;
