@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "plugin/edge/connector.h"
+#include "plugin/edge/layerwise_extension.h"
 #include "plugin/edge/retention_extension.h"
 #include "plugin/edge/slots.h"
 #include "plugin/edge/test_extension.h"
@@ -25,7 +26,8 @@ kvc_status describe(kvc_description* out) noexcept {
 const void* extension(kvc_bytes id) noexcept {
   if (id.data == nullptr) return nullptr;
   const std::string_view name(reinterpret_cast<const char*>(id.data), id.size);
-  const void* const table = retention_extension(name);
+  const void* table = retention_extension(name);
+  if (table == nullptr) table = layerwise_extension(name);
   return table != nullptr ? table : test_extension(name);
 }
 

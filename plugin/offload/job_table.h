@@ -64,6 +64,7 @@ struct Job {
   Code status = Code::ok;  // the first failure of a rank
   Code forced = Code::ok;  // ends so whatever the ranks say: cancelled, not served, invalidated
   bool planned = false;
+  bool in_step = false;         // a load that the forward of its step reads layer by layer
   bool without_copies = false;  // its plan entry is empty
   bool verdict_given = false;   // loads
   bool overdue = false;         // a rank said deadline and has not ended yet
@@ -180,6 +181,14 @@ class JobTable {
   // The oldest job of the kind that waits for a plan, or null; pop takes it out.
   [[nodiscard]] Job* waiting(JobKind kind);
   void pop_waiting(JobKind kind);
+  // Oldest first.
+  template <class Visit>
+  void for_each_waiting(JobKind kind, Visit visit) const {
+    for (std::uint32_t at = (kind == JobKind::load ? loads_ : stores_).first; at != 0;
+         at = pool_[at - 1]->next_waiting) {
+      visit(static_cast<const Job&>(*pool_[at - 1]));
+    }
+  }
   // Jobs that are not ended, in no order.
   [[nodiscard]] std::size_t open() const { return open_.size(); }
   [[nodiscard]] Job& open_at(std::size_t i) { return *pool_[open_[i]]; }

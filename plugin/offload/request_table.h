@@ -68,6 +68,7 @@ struct alignas(64) Request {
   bool unsettled = false;         // a group may have a refused or waiting position
   bool dirty = false;             // explain changed since it was put into the ring
   bool preemption_known = false;  // a lookup told of it before the record does (design 2.3)
+  bool in_step = false;           // `load` is one in step (kvc.layerwise/1)
 
   bool states_listed = false;  // the engine asked which states are wanted (kvc.retention/1)
   bool shared_known = false;   // and the next two say what the prompt shares with earlier ones

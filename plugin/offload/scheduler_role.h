@@ -350,6 +350,11 @@ class SchedulerRole {
   [[nodiscard]] virtual Result<RetentionAnswer> retained(RequestId /*request*/, Tokens /*begin*/) {
     return RetentionAnswer{};
   }
+  // kvc.layerwise/1 (kvc_layerwise.h): the open load of the request is wanted layer by layer in the
+  // step of the next plan. Ok or Code::later.
+  [[nodiscard]] virtual Status load_in_step(RequestId /*request*/, JobId /*job*/) {
+    return {Code::later, {}};
+  }
   // Fills at most out.size() events; true: more wait.
   [[nodiscard]] virtual bool take_events(std::span<CacheEvent> out, std::size_t& count) = 0;
   // Ok or Code::later.

@@ -197,6 +197,7 @@ void CompletionFlow::give_verdict(Job& job) {
   Request& r = core_.requests[job.request_index];
   if (r.id != job.request || r.load != job.id) return;
   r.load = 0;
+  r.in_step = false;
   // A hit that could not be served any more is no failed load: the next lookup may hit.
   const bool not_served = job.without_copies && job.copies == 0;
   if (!is_ok(status) && !not_served) r.load_failed = true;

@@ -48,6 +48,7 @@ struct RoleCounters {
   std::uint64_t stores_below_threshold = 0;  // blocks, chunks, tails and states passed over
   std::uint64_t retention_questions = 0;     // of engines with kvc.retention/1
   std::uint64_t retention_boundaries = 0;    // named in answers
+  std::uint64_t loads_in_step = 0;           // of engines with kvc.layerwise/1
   std::uint64_t candidates_unreachable = 0;  // lazy mode: keys that end inside a block
 };
 

@@ -99,9 +99,50 @@ void PlanFlow::preempt(std::span<const RequestId> ids) {
   }
 }
 
+// As encode_waiting goes about it.
+bool PlanFlow::next_plan_has(JobId wanted) {
+  std::uint64_t copies = 0;
+  bool found = false;
+  bool fills = false;
+  core_.jobs.for_each_waiting(JobKind::load, [&](const Job& job) {
+    if (found) return;
+    found = job.id == wanted;
+    // How much of the disk the plan reads is known when it is made.
+    fills = fills || core_.disk.fill_bytes(job.id) != 0;
+    copies += job.copies + job_copies;
+  });
+  if (!found || fills || copies + waiting_stores_ > copies_max_) return false;
+  promised_ = std::max(promised_, copies);
+  return true;
+}
+
+Status PlanFlow::load_in_step(RequestId request, JobId id) {
+  RequestIndex index = no_request;
+  const RequestTable::Known known = core_.requests.find(request, index);
+  Job* const job = core_.jobs.find(id);
+  if (known != RequestTable::Known::live || core_.requests[index].load != id || job == nullptr) {
+    return {Code::arg, fmt::format("request {}: job {} is not its open load", request, id)};
+  }
+  if (job->planned) {
+    return {Code::state, fmt::format("request {}: load job {} was in a plan already", request, id)};
+  }
+  if (job->without_copies || job->copies == 0 || !next_plan_has(id)) return {Code::later, {}};
+  core_.counters.loads_in_step += job->in_step ? 0 : 1;
+  job->in_step = true;
+  core_.requests[index].in_step = true;
+  return {};
+}
+
 bool PlanFlow::take_confirmed(RequestIndex index, const ScheduledRequest& s) {
   Request& r = core_.requests[index];
-  if (r.load != 0 && !core_.limits.rank_verdicts) {
+  if (r.load != 0 && r.in_step && s.confirmed > r.device && !core_.limits.rank_verdicts) {
+    core_.faults.report("KVC-H-071, confirmed-before-loaded",
+                        "request {} has {} confirmed tokens, and what is behind {} comes of load "
+                        "job {}, which has no verdict",
+                        r.id, s.confirmed.n, r.device.n, r.load);
+    return false;
+  }
+  if (r.load != 0 && !r.in_step && !core_.limits.rank_verdicts) {
     core_.faults.report("KVC-H-046, scheduled-while-loading",
                         "request {} is scheduled, load job {} has no "
                         "verdict",
@@ -198,7 +239,7 @@ bool PlanFlow::encode(Job& job) {
   fill_room_ -= fill;
   // Ranks say the same as the verdict will: an engine may act on their items (design 2.4).
   const Code outcome = job.without_copies ? job.forced : Code::ok;
-  KVC_CHECK(encoder_.begin_job(job.kind, job.id, job.request, outcome));
+  KVC_CHECK(encoder_.begin_job(job.kind, job.id, job.request, outcome, job.in_step));
   if (copies != 0) {
     core_.jobs.for_each_copy(job, [&](const CopyRecord& copy) {
       KVC_CHECK(encoder_.add_copy(
@@ -223,7 +264,10 @@ void PlanFlow::encode_waiting(JobKind kind) {
     if (kind == JobKind::load && job->forced == Code::ok) job->started_ns = core_.host.now_ns();
     core_.jobs.pop_waiting(kind);
   }
-  if (kind == JobKind::load) return;
+  if (kind == JobKind::load) {
+    promised_ = 0;
+    return;
+  }
   KVC_CHECK(core_.jobs.waiting(kind) == nullptr);
   waiting_stores_ = 0;
 }

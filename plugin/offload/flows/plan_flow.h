@@ -27,11 +27,15 @@ class PlanFlow {
            std::uint64_t plan_bytes_max);
 
   [[nodiscard]] Result<PlanResult> build(const StepRecord& step);
+  // Promises that the load is in the next plan, as one in step; Code::later: it cannot be promised.
+  // Errors: arg (unknown id, not its open load), state (planned already).
+  [[nodiscard]] Status load_in_step(RequestId request, JobId job);
   // How many copies the store job of a request_end may have now: the next plan has room for it,
-  // for those that wait already, and for the longest load. Loads wait for a plan with room, stores
-  // never do.
+  // for those that wait already, and for the longest load or those in step. Loads wait for a plan
+  // with room, stores never do.
   [[nodiscard]] std::uint64_t finish_room() const {
-    const std::uint64_t taken = load_copies_ + waiting_stores_ + job_copies;
+    const std::uint64_t loads = std::max(load_copies_, promised_);
+    const std::uint64_t taken = loads + waiting_stores_ + job_copies;
     return copies_max_ - std::min(copies_max_, taken);
   }
   // A request_end made a store job of so many copies. Requires: finish_room() allowed it.
@@ -49,6 +53,9 @@ class PlanFlow {
   [[nodiscard]] bool encode(Job& job);
   void encode_new(Job* job);
   [[nodiscard]] std::uint64_t room_for_new() const;
+  // Whether every load that waits, up to this one, is going to be in the next plan; then it stays
+  // so.
+  [[nodiscard]] bool next_plan_has(JobId job);
 
   SchedulerCore& core_;
   Admissions& admissions_;
@@ -64,6 +71,7 @@ class PlanFlow {
   std::uint64_t load_copies_ = 0;  // of the longest load
   std::uint64_t waiting_stores_ =
       0;                         // copies of store jobs that no plan has yet, and job_copies each
+  std::uint64_t promised_ = 0;   // of loads that the next plan has for sure, counted like those
   std::uint64_t disk_room_ = 0;  // bytes of a plan for disk jobs
   std::uint64_t fill_room_ = 0;  // of them that fills may still take in the plan at hand
   std::vector<PlannedJob> jobs_;

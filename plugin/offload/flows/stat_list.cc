@@ -125,6 +125,7 @@ std::array<std::uint64_t, stat_names.size() - of_disk> role_numbers(const Schedu
       policy.bytes,
       c.retention_questions,
       c.retention_boundaries,
+      c.loads_in_step,
   };
 }
 

@@ -12,7 +12,7 @@ namespace kvc {
 // Monotonic unless the name ends in _now. The counters of aliases and directories are 0 in this
 // connector: no slot has two keys, and the offsets of tails never overflow. Those of the disk tier
 // count entries of all ranks as one.
-inline constexpr std::array<std::string_view, 83> stat_names{
+inline constexpr std::array<std::string_view, 84> stat_names{
     "host_slots_total",
     "host_slots_used_now",
     "host_slots_leaked_now",
@@ -74,6 +74,7 @@ inline constexpr std::array<std::string_view, 83> stat_names{
     "policy_bytes_now",
     "retention_questions",
     "retention_boundaries",
+    "loads_in_step",
     "disk_used_bytes_now",
     "disk_budget_bytes_now",
     "disk_evictions",

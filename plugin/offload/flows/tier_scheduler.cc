@@ -324,6 +324,10 @@ Result<RetentionAnswer> TierScheduler::retained(RequestId request, Tokens begin)
   return done(retention_.ask(request, begin));
 }
 
+Status TierScheduler::load_in_step(RequestId request, JobId job) {
+  return done(plans_.load_in_step(request, job));
+}
+
 bool TierScheduler::take_events(std::span<CacheEvent> out, std::size_t& count) {
   return done(core_.events.take(out, count));
 }

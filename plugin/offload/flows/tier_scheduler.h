@@ -50,6 +50,7 @@ class TierScheduler final : public SchedulerRole {
   Result<CompleteResult> complete(std::span<const std::span<const std::uint8_t>> reports) override;
   Result<EndResult> request_end(const RequestEnd& end) override;
   Result<RetentionAnswer> retained(RequestId request, Tokens begin) override;
+  Status load_in_step(RequestId request, JobId job) override;
   bool take_events(std::span<CacheEvent> out, std::size_t& count) override;
   Status reset(bool invalidate) override;
   Status pump(std::uint32_t budget) override;
