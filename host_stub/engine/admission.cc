@@ -326,6 +326,7 @@ Admission Engine::Body::admit(const RequestPtr& request, Step& step, std::uint64
   if (plan.external > 0) {
     r.phase = Phase::loading;
     insert_by_arrival(loading, request);
+    run_in_step(request, step, budget);
     return Admission::admitted;
   }
   offer_hit_states(r, plan);

@@ -100,6 +100,14 @@ kvc_fence ComputeDevice::fence_now() {
   return fence;
 }
 
+void ComputeDevice::wait_for(const kvc_fence& fence) {
+  if (fence.kind == KVC_FENCE_NONE) return;
+  KVC_CHECK(fence.kind == KVC_FENCE_CUDA_EVENT);
+  const cuda::ContextScope scope(*driver_, context_);
+  KVC_CHECK(driver_->stream_wait_event(stream_, static_cast<cuda::Event>(fence.object), 0) ==
+            cuda::driver_success);
+}
+
 void ComputeDevice::take_turn(const std::function<void()>& work) {
   if (turns_ == 0) launch_turn();
   --turns_;
@@ -109,8 +117,10 @@ void ComputeDevice::take_turn(const std::function<void()>& work) {
     done = true;
   };
   work_ = &once;
-  control_.run_stream(stream_, UINT64_MAX, 0);
-  KVC_CHECK(control_.run_stream(stream_, 1, 1) == 1 && done);
+  while (!done) {
+    control_.run_stream(stream_, UINT64_MAX, 0);
+    if (control_.run_stream(stream_, 1, 1) == 0) KVC_CHECK(control_.run(1) == 1);
+  }
   work_ = nullptr;
   // The events of fences behind it are reached with it.
   control_.run_stream(stream_, UINT64_MAX, 0);

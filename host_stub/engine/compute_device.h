@@ -38,7 +38,10 @@ class ComputeDevice {
   // A fence for what was launched so far: by turns an event, recorded anew each time, and the
   // stream.
   kvc_fence fence_now();
-  // Does `work` as the oldest turn that was launched; launches one if there is none.
+  // What is launched from here on waits for a fence of somebody else: an event, or none.
+  void wait_for(const kvc_fence& fence);
+  // Does `work` as the oldest turn that was launched; launches one if there is none. What the
+  // stream waits for before it goes on meanwhile.
   void take_turn(const std::function<void()>& work);
 
   // `bytes` at `p` are read or written by the turn that runs, or by host code if none does.

@@ -29,6 +29,7 @@ ConnectorLink::ConnectorLink(const LoadedConnector& connector, const Parts& part
       without_fences_(parts.options.device_without_fences),
       stepped_(parts.options.stepped),
       hash_unit_(parts.geometry.hash_unit().n),
+      layers_(parts.options.layers),
       poisoned_(parts.ranks, false),
       counters_(parts.ranks) {
   const EngineOptions& o = parts.options;
@@ -117,9 +118,9 @@ Status ConnectorLink::open_handles(const Parts& parts) {
   std::vector<kvc_group> groups;
   kvc_open open{};
   fill_open(parts, open, groups);
-  const std::string name =
-      fmt::format("kvc-host-engine/1 model={} seed={} bytes={} ranks={}", parts.options.model.name,
-                  parts.options.seed, parts.options.model.sim_bytes_per_token, parts.ranks);
+  const std::string name = fmt::format(
+      "kvc-host-engine/1 model={} seed={} bytes={} layers={} ranks={}", parts.options.model.name,
+      parts.options.seed, parts.options.model.sim_bytes_per_token, layers_, parts.ranks);
   open.namespace_id = kvc_bytes_of(name.data(), name.size());
   const std::string& toml = parts.options.connector_toml;
   open.config_toml = kvc_bytes_of(toml.data(), toml.size());
@@ -130,11 +131,7 @@ Status ConnectorLink::open_handles(const Parts& parts) {
     return {static_cast<Code>(status < 0 ? status : KVC_E_INTERNAL),
             refusal("open_scheduler", status, {})};
   }
-  const auto* extension = static_cast<const kvc_retention_api*>(
-      connector_.api.extension(kvc_text_of(KVC_RETENTION_EXTENSION)));
-  if (extension != nullptr && KVC_CAN(extension, kvc_retention_api, boundaries)) {
-    retention_ = extension;
-  }
+  find_extensions(parts.options);
   for (std::uint32_t rank = 0; rank < parts.ranks; ++rank) {
     open.rank = rank;
     kvc_rank* handle = nullptr;
@@ -155,15 +152,21 @@ Status ConnectorLink::register_ranks(const Parts& parts) {
   for (const GroupId g : parts.geometry.cacheable()) mask |= std::uint64_t{1} << g;
   for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
     const RankMemory& memory = *parts.memory[rank];
-    kvc_region region{};
-    region.struct_size = sizeof region;
-    region.device_kind = memory.on_device() ? KVC_DEVICE_CUDA : KVC_DEVICE_HOST;
-    region.base = reinterpret_cast<std::uint8_t*>(memory.base());
-    region.size_bytes = memory.region().n;
-    region.block_stride_bytes = memory.block_bytes().n;
-    region.block_bytes = memory.block_bytes().n;
-    region.group_mask = mask;
-    const kvc_list list = kvc_list_of(&region, 1, sizeof region);
+    const std::uint64_t bytes = memory.block_bytes().n / layers_;
+    std::vector<kvc_region> regions;
+    for (std::uint64_t layer = 0; layer < layers_; ++layer) {
+      kvc_region region{};
+      region.struct_size = sizeof region;
+      region.device_kind = memory.on_device() ? KVC_DEVICE_CUDA : KVC_DEVICE_HOST;
+      region.layer = static_cast<std::uint32_t>(layer);
+      region.base = reinterpret_cast<std::uint8_t*>(memory.base()) + layer * bytes;
+      region.size_bytes = memory.region().n - layer * bytes;
+      region.block_stride_bytes = memory.block_bytes().n;
+      region.block_bytes = bytes;
+      region.group_mask = mask;
+      regions.push_back(region);
+    }
+    const kvc_list list = kvc_list_of(regions.data(), regions.size(), sizeof(kvc_region));
     infos[rank].struct_size = sizeof infos[rank];
     const kvc_status s = connector_.api.register_regions(ranks_[rank], &list, &infos[rank]);
     note("register_regions", s, rank);
@@ -265,36 +268,6 @@ kvc_status ConnectorLink::alloc_update(const kvc_alloc_in& in, kvc_alloc_out* ou
   return s > 0 && seen >= 0 ? s : seen;
 }
 
-bool ConnectorLink::retained(std::uint64_t request, std::uint64_t begin,
-                             std::vector<std::uint64_t>& boundaries) {
-  boundaries.clear();
-  if (!alive() || retention_ == nullptr) return false;
-  kvc_retention_in in{};
-  in.struct_size = sizeof in;
-  in.request = request;
-  in.begin_tokens = begin;
-  kvc_retention_out out{};
-  out.struct_size = sizeof out;
-  const kvc_status s = note("boundaries", retention_->boundaries(sched_, &in, &out));
-  if (s < 0) {
-    fail(fmt::format("boundaries of {} answered {}: {}", request, s, last_error()));
-    return false;
-  }
-  if (out.mode != KVC_RETENTION_LISTED) return false;
-  std::uint64_t before = begin == 0 ? 0 : begin - 1;
-  for (std::uint64_t i = 0; i < out.n_boundaries; ++i) {
-    const std::uint64_t end = out.boundaries[i];
-    if (end <= before || end % hash_unit_ != 0) {
-      fail(fmt::format("boundaries of {} named {} behind {}, in units of {}", request, end, before,
-                       hash_unit_));
-      boundaries.clear();
-      return false;
-    }
-    boundaries.push_back(before = end);
-  }
-  return true;
-}
-
 bool ConnectorLink::build(kvc_step& step, kvc_plan* plan) {
   if (!alive()) return false;
   step.step = step_ + 1;
@@ -343,31 +316,25 @@ bool ConnectorLink::hand_over(bool loads, const kvc_plan& plan, std::uint32_t ra
   return s >= 0;
 }
 
-// Fence values of step k: 2k - 1 its block copies, 2k its forward.
-bool ConnectorLink::submit(const kvc_plan& plan) {
-  if (device_ != nullptr) return submit_on_device(plan);
+bool ConnectorLink::submit_loads(const kvc_plan& plan) { return submit_all(true, plan); }
+
+bool ConnectorLink::submit_stores(const kvc_plan& plan) { return submit_all(false, plan); }
+
+// As an engine does on a device: what a fence covers is in the stream when the plan is handed over.
+// Without one it is a counter; its values of step k: 2k - 1 its block copies, 2k its forward.
+bool ConnectorLink::submit_all(bool loads, const kvc_plan& plan) {
+  if (device_ != nullptr && loads) device_->launch_turn();
   for (std::uint32_t rank = 0; rank < ranks_.size() && alive(); ++rank) {
     kvc_fence fence{};
     fence.struct_size = sizeof fence;
-    fence.kind = KVC_FENCE_COUNTER;
-    fence.counter = &counters_[rank].value;
-    fence.value = 2 * step_ - 1;
-    if (!hand_over(true, plan, rank, fence)) break;
-    fence.value = 2 * step_;
-    hand_over(false, plan, rank, fence);
-  }
-  return alive();
-}
-
-// As an engine does: what a fence covers is in the stream when the plan is handed over.
-bool ConnectorLink::submit_on_device(const kvc_plan& plan) {
-  for (const bool loads : {true, false}) {
-    device_->launch_turn();
-    for (std::uint32_t rank = 0; rank < ranks_.size() && alive(); ++rank) {
-      kvc_fence fence{};
-      fence.struct_size = sizeof fence;
-      hand_over(loads, plan, rank, without_fences_ ? fence : device_->fence_now());
+    if (device_ == nullptr) {
+      fence.kind = KVC_FENCE_COUNTER;
+      fence.counter = &counters_[rank].value;
+      fence.value = 2 * step_ - (loads ? 1 : 0);
+    } else if (!without_fences_) {
+      fence = device_->fence_now();
     }
+    hand_over(loads, plan, rank, fence);
   }
   return alive();
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <kvc/kvc.h>
+#include <kvc/kvc_layerwise.h>
 #include <kvc/kvc_retention.h>
 
 #include "host_stub/engine/options.h"
@@ -102,8 +103,19 @@ class ConnectorLink {
   bool retained(std::uint64_t request, std::uint64_t begin, std::vector<std::uint64_t>& boundaries);
   void pump(std::uint32_t budget);
 
+  // kvc.layerwise/1: the request may run in the step of its load's plan.
+  bool in_step(std::uint64_t request, kvc_job job);
+
   // Ranks. Submits the plan with "copies of this step are done" and "forward of this step is done".
-  bool submit(const kvc_plan& plan);
+  // On a device what a fence covers is in its stream before: loads put their copies there, stores
+  // follow launch_layer of every layer.
+  bool submit_loads(const kvc_plan& plan);
+  bool submit_stores(const kvc_plan& plan);
+  // kvc.layerwise/1, between the two: appends the fences of a layer of this step's loads, one per
+  // rank. False, and nothing appended: not all of them are with the device yet.
+  bool layer_fences(std::uint64_t layer, std::vector<kvc_fence>& out);
+  // On a device: a turn of its stream, behind these fences.
+  void launch_layer(std::span<const kvc_fence> fences);
   // The stream of all ranks has come to the block copies, or the forward, of `step`.
   void copies_done(std::uint64_t step);
   void forward_done(std::uint64_t step);
@@ -127,6 +139,7 @@ class ConnectorLink {
   };
   explicit ConnectorLink(const LoadedConnector& connector, const Parts& parts);
   Status open_handles(const Parts& parts);
+  void find_extensions(const EngineOptions& options);
   Status register_ranks(const Parts& parts);
   void fill_open(const Parts& parts, kvc_open& open, std::vector<kvc_group>& groups) const;
   [[nodiscard]] std::string refusal(const char* what, kvc_status status,
@@ -136,7 +149,8 @@ class ConnectorLink {
   void log_line(std::int32_t level, std::string_view text);
   void set_counters(std::uint64_t value);
   bool hand_over(bool loads, const kvc_plan& plan, std::uint32_t rank, const kvc_fence& fence);
-  bool submit_on_device(const kvc_plan& plan);
+  bool submit_all(bool loads, const kvc_plan& plan);
+  kvc_status layer_fence(std::uint32_t rank, std::uint64_t layer, kvc_fence* out);
   [[nodiscard]] kvc_boundary_stats read_boundary_stats() const;
   [[nodiscard]] std::vector<StatValue> read_stats() const;
   [[nodiscard]] std::string rank_error(std::uint32_t rank) const;
@@ -159,9 +173,11 @@ class ConnectorLink {
   bool without_fences_;
   bool stepped_;
   std::uint64_t hash_unit_;
+  std::uint64_t layers_;
   kvc_host_api host_{};
   kvc_sched* sched_ = nullptr;
   const kvc_retention_api* retention_ = nullptr;  // NULL: absent
+  const kvc_layerwise_api* layerwise_ = nullptr;  // NULL: absent, or not wanted
   std::vector<kvc_rank*> ranks_;
   std::vector<bool> poisoned_;  // ranks that answered KVC_E_INTERNAL: nothing but close and queries
   std::vector<Counter> counters_;

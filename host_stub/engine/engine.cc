@@ -22,6 +22,7 @@ constexpr Bytes unlimited_reserve{std::uint64_t{1} << 32U};
 constexpr Bytes unlimited_reserve{std::uint64_t{1} << 38U};
 #endif
 constexpr std::uint32_t ranks_max = 1024;
+constexpr std::uint64_t layers_max = 64;
 
 std::uint64_t monotonic_ns() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
@@ -57,6 +58,9 @@ Status check_options(const EngineOptions& o, std::uint64_t ranks) {
   }
   if (o.steps_in_flight == 0 || o.steps_in_flight > 16) {
     return {Code::arg, fmt::format("steps_in_flight {} must be 1..16", o.steps_in_flight)};
+  }
+  if (o.layers == 0 || o.layers > layers_max) {
+    return {Code::arg, fmt::format("layers {} must be 1..{}", o.layers, layers_max)};
   }
   if (o.stepped && !o.hooks.now_ns) return {Code::arg, "stepped mode needs a clock (hooks.now_ns)"};
   if (o.model.sim_bytes_per_token == 0 || o.model.sim_bytes_per_token % 8 != 0 ||
@@ -152,7 +156,8 @@ Result<std::unique_ptr<Engine>> Engine::make(EngineOptions options,
 Status Engine::Body::init(std::optional<LoadedConnector> connector) {
   ranks = static_cast<std::uint32_t>(options.ranks);
   rules = chunk_rules(geometry, {options.token_budget});
-  const Bytes block_bytes = Model::block_bytes(geometry, options.model.sim_bytes_per_token);
+  const Bytes layer = Model::layer_bytes(geometry, options.model.sim_bytes_per_token);
+  const Bytes block_bytes{layer.n * options.layers};
   if (!options.cuda_driver.empty()) {
     auto opened = ComputeDevice::open(options.cuda_driver, options.device_seed);
     if (!opened.ok()) return opened.error();
@@ -172,6 +177,7 @@ Status Engine::Body::init(std::optional<LoadedConnector> connector) {
   shape.vocabulary = options.model.vocabulary;
   shape.seed = options.seed;
   shape.ranks = ranks;
+  shape.layers = options.layers;
   model = std::make_unique<Model>(geometry, shape, memory);
   hit.reserve(geometry, {options.max_total_tokens});
   short_hit.reserve(geometry, {options.max_total_tokens});
@@ -256,7 +262,7 @@ StepResult Engine::Body::step() {
   std::unique_ptr<Step> step = new_step();
   step->number = ++step_number;
   schedule(*step);
-  exchange(*step);
+  exchange(*step, result);
   pump();
   result.scheduled_tokens = step->tokens;
   result.progressed |= step->tokens > 0 || !preempted.empty();

@@ -1,6 +1,7 @@
 // The engine's inside, shared by its source files: engine.cc (life, queries), schedule.cc (who
 // runs), admission.cc (hits, loads, tables), growth.cc (blocks of running requests, hand-offs),
-// forward.cc (the model, outputs), exchange.cc (records, holds, verdicts).
+// forward.cc (the model, outputs), exchange.cc (records, holds, verdicts), in_step.cc (requests
+// that run in the step of their load).
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -67,6 +68,7 @@ struct Engine::Body {
   bool make_room(const RequestPtr& request, std::uint64_t end, Step& step);
   void preempt(const RequestPtr& request);
   void add_work(Step& step, const RequestPtr& request, std::uint64_t end);
+  void count_computed(Request& request, std::uint64_t begin, std::uint64_t end);
   [[nodiscard]] std::uint64_t clip(const Request& request, std::uint64_t start,
                                    std::uint64_t want) const;
   void insert_by_arrival(std::vector<RequestPtr>& list, const RequestPtr& request);
@@ -115,13 +117,16 @@ struct Engine::Body {
   // forward.cc
   void run_oldest(StepResult& result);
   void forward(Step& step);
+  void run_copies(Step& step);
   void in_stream(const std::function<void()>& work);
   void wait_for_copies_of_opened_blocks(const WorkItem& item, const Step& step);
-  void compute(WorkItem& item);
-  void compute_state(WorkItem& item, GroupId group);
-  void sample(WorkItem& item);
+  void compute(WorkItem& item, std::uint64_t layer);
+  void compute_state(WorkItem& item, GroupId group, std::uint64_t layer);
+  void read_layer(WorkItem& item, std::uint64_t layer);
+  void sample(const WorkItem& item);
   void verify_prefix(const WorkItem& item);
   void process_outputs(Step& step, StepResult& result);
+  void give_output(const RequestPtr& request, StepResult& result);
   void finish(const RequestPtr& request, std::int32_t reason, StepResult* result);
   void check(const std::optional<Mismatch>& wrong);
   [[nodiscard]] const std::vector<BlockId>& table_of(const WorkItem& item, GroupId group) const;
@@ -129,11 +134,11 @@ struct Engine::Body {
   // exchange.cc
   void collect(StepResult& result);
   void end_job(const kvc_ended_job& job, StepResult& result);
-  void load_verdict(RequestId id, kvc_job job, bool ok);
-  void load_done(const RequestPtr& request);
+  void load_verdict(RequestId id, kvc_job job, bool ok, StepResult& result);
+  void load_done(const RequestPtr& request, StepResult& result);
   void load_failed(const RequestPtr& request);
   void verify_load(const Request& request);
-  void exchange(Step& step);
+  void exchange(Step& step, StepResult& result);
   void fill_record(const Step& step);
   [[nodiscard]] std::uint64_t hold_limit() const;
   [[nodiscard]] std::uint64_t refusals() const;
@@ -147,6 +152,23 @@ struct Engine::Body {
   void keep_pace(StepResult& result);
   // After the connector was given up: closes it, ends open loads, takes back held blocks.
   void abandon_connector(StepResult& result);
+
+  // in_step.cc
+  void run_in_step(const RequestPtr& request, Step& step, std::uint64_t& budget);
+  void launch_layers(Step& step, StepResult& result);
+  void wait_for_layer(const Step& step, std::uint64_t layer);
+  void let_copies_go_on();
+  [[nodiscard]] bool tired(std::uint64_t looks, std::uint64_t since) const;
+  void verify_layer(const WorkItem& item, std::uint64_t layer);
+  // Compares one layer of what a load of [from, to) brought into the tables.
+  template <class Tables, class Check>
+  void for_each_loaded(const Request& request, Tables tables, std::uint64_t from, std::uint64_t to,
+                       std::uint64_t layer, Check checked) const;
+  void landed_in_step(const RequestPtr& request, StepResult& result);
+  void failed_in_step(Request& request);
+  // Keys and hand-offs of what was computed in the step of a load that has ended well.
+  void register_landed(Request& request);
+
   [[nodiscard]] bool link_alive() const { return link && link->alive(); }
   [[nodiscard]] RequestPtr find(RequestId id) const;
 
@@ -188,7 +210,6 @@ struct Engine::Body {
   std::vector<BlockId> touched;
   std::vector<std::vector<kvc_table>> record_tables;
   std::vector<kvc_step_request> record;
-  std::vector<std::uint64_t> group_hashes;
 
   PassCounters counters;
   std::vector<std::uint64_t> digests;  // per request of the pass, 0 for those that did not finish

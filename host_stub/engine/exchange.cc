@@ -54,7 +54,7 @@ void Engine::Body::fill_record(const Step& step) {
     out.struct_size = sizeof out;
     out.flags = r.resumed ? KVC_STEP_RESUMED : 0;
     out.request = r.id;
-    out.confirmed_tokens = std::min(r.computed, r.known);
+    out.confirmed_tokens = r.load.in_step ? r.load.local_tokens : std::min(r.computed, r.known);
     out.tables = kvc_list_of(tables.data(), tables.size(), sizeof(kvc_table));
     record.push_back(out);
     r.resumed = false;
@@ -111,7 +111,7 @@ kvc_status Engine::Body::reset_connector(std::uint64_t flags) {
   return status;
 }
 
-void Engine::Body::exchange(Step& step) {
+void Engine::Body::exchange(Step& step, StepResult& result) {
   if (!link_alive()) return;
   fill_record(step);
   kvc_step in{};
@@ -142,7 +142,9 @@ void Engine::Body::exchange(Step& step) {
     if (!take_holds(job.job, job.held, nullptr, step.number)) return;
   }
   if (!named.empty()) candidates.settle(refusals() > refused);
-  link->submit(plan);
+  if (!link->submit_loads(plan)) return;
+  launch_layers(step, result);
+  if (link_alive()) link->submit_stores(plan);
 }
 
 void Engine::Body::collect(StepResult& result) {
@@ -155,7 +157,7 @@ void Engine::Body::collect(StepResult& result) {
       ++request->load.ranks_ended;
       request->load.rank_failed |= item.done.status != KVC_OK;
       if (request->load.ranks_ended == ranks) {
-        load_verdict(item.done.request, item.done.job, !request->load.rank_failed);
+        load_verdict(item.done.request, item.done.job, !request->load.rank_failed, result);
         result.progressed = true;
       }
     }
@@ -166,7 +168,7 @@ void Engine::Body::collect(StepResult& result) {
   }
   for (std::uint64_t i = 0; i < out.verdicts.count; ++i) {
     const auto verdict = list_element<kvc_verdict>(out.verdicts, i);
-    load_verdict(verdict.request, verdict.job, verdict.status == KVC_OK);
+    load_verdict(verdict.request, verdict.job, verdict.status == KVC_OK, result);
     result.progressed = true;
   }
 }
@@ -196,19 +198,20 @@ void Engine::Body::end_job(const kvc_ended_job& job, StepResult& result) {
   }
 }
 
-void Engine::Body::load_verdict(RequestId id, kvc_job job, bool ok) {
+void Engine::Body::load_verdict(RequestId id, kvc_job job, bool ok, StepResult& result) {
   const RequestPtr request = find(id);
   // The request is over, or its verdict came from the ranks already.
   if (request == nullptr || request->phase != Phase::loading || request->load.job != job) return;
   if (ok) {
-    load_done(request);
+    load_done(request, result);
   } else {
     load_failed(request);
   }
 }
 
-void Engine::Body::load_done(const RequestPtr& request) {
+void Engine::Body::load_done(const RequestPtr& request, StepResult& result) {
   Request& r = *request;
+  if (r.load.in_step) return landed_in_step(request, result);
   if (options.verify) verify_load(r);
   const std::uint64_t end = r.load.local_tokens + r.load.external_tokens;
   count_hits(r, r.load.local_tokens, end);
@@ -228,6 +231,7 @@ void Engine::Body::load_failed(const RequestPtr& request) {
   // A connector must not offer the hit again (design 2.4); one that does is not asked for ever.
   if (++r.failed_loads >= failed_loads_max) r.no_load = true;
   r.reached = std::max(r.reached, r.load.local_tokens + r.load.external_tokens);
+  if (r.load.in_step) failed_in_step(r);
   free_tables(r);
   r.load = {};
   r.computed = 0;
@@ -254,8 +258,9 @@ void Engine::Body::tell_end(Request& request, std::int32_t reason) {
   const bool owns = request.phase == Phase::running || request.phase == Phase::loading;
   std::vector<kvc_handoff> last;
   if (owns) {
-    fill_tables(request, true, true, tables);
     handoffs.swap(last);
+    register_landed(request);
+    fill_tables(request, true, true, tables);
     for (const GroupId g : geometry.cacheable()) {
       GroupTable& table = request.tables[g];
       const std::uint64_t tail = table.producer_tail;
@@ -269,8 +274,9 @@ void Engine::Body::tell_end(Request& request, std::int32_t reason) {
   in.struct_size = sizeof in;
   in.reason = reason;
   in.request = request.id;
-  in.confirmed_tokens =
-      request.phase == Phase::running ? std::min(request.computed, request.known) : 0;
+  in.confirmed_tokens = request.phase == Phase::running ? std::min(request.computed, request.known)
+                        : request.load.in_step          ? request.load.local_tokens
+                                                        : 0;
   if (owns && request.tracked) {
     in.tables = kvc_list_of(tables.data(), tables.size(), sizeof(kvc_table));
     in.handoffs = kvc_list_of(last.data(), last.size(), sizeof(kvc_handoff));

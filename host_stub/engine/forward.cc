@@ -44,10 +44,14 @@ void Engine::Body::run_oldest(StepResult& result) {
   step->copy_references.clear();
   step->work.clear();
   step->tokens = 0;
+  step->loads_in_step = step->copied = false;
+  step->layer_fences.clear();
   spare_steps.push_back(std::move(step));
 }
 
-void Engine::Body::forward(Step& step) {
+void Engine::Body::run_copies(Step& step) {
+  if (step.copied) return;
+  step.copied = true;
   in_stream([&] {
     for (const BlockCopy& copy : step.copies) {
       for (const auto& rank : memory) {
@@ -59,13 +63,20 @@ void Engine::Body::forward(Step& step) {
     }
   });
   if (link) link->copies_done(step.number);
+}
+
+void Engine::Body::forward(Step& step) {
+  run_copies(step);
   const bool ordered = (orders_shared_blocks && !options.stepped) || compute_device != nullptr;
   for (const WorkItem& item : step.work) {
     if (ordered) wait_for_copies_of_opened_blocks(item, step);
   }
-  in_stream([&] {
-    for (WorkItem& item : step.work) compute(item);
-  });
+  for (std::uint64_t layer = 0; layer < model->layers(); ++layer) {
+    wait_for_layer(step, layer);
+    in_stream([&] {
+      for (WorkItem& item : step.work) compute(item, layer);
+    });
+  }
   if (link) link->forward_done(step.number);
   KVC_CHECK(device->pool().free(step.copy_references) == Code::ok);
 }
@@ -88,25 +99,34 @@ void Engine::Body::wait_for_copies_of_opened_blocks(const WorkItem& item, const 
     if (item.begin % span == 0 || geometry.group(g).kind == GroupKind::state) continue;
     device->jobs_on(table_of(item, g)[item.begin / span], step.number, jobs);
   }
+  // Of its own load in step each layer is waited for.
+  if (item.loads_to != 0) std::erase(jobs, item.request->load.job);
   if (!jobs.empty()) link->wait(jobs, order_wait_ns);
 }
 
-void Engine::Body::compute(WorkItem& item) {
+void Engine::Body::compute(WorkItem& item, std::uint64_t layer) {
   Request& r = *item.request;
+  const bool dead = item.life != r.life;
+  if (item.loads_to != 0 && !dead && options.verify) verify_layer(item, layer);
   for (const GroupId g : geometry.cacheable()) {
     if (geometry.group(g).kind == GroupKind::state) {
-      compute_state(item, g);
+      compute_state(item, g, layer);
     } else {
-      model->write_tokens(g, table_of(item, g), r.prefix, item.begin, item.end);
+      model->write_tokens(g, table_of(item, g), r.prefix, item.begin, item.end, layer);
     }
   }
-  if (options.verify && item.end >= r.prompt() && !r.verified) verify_prefix(item);
-  if (item.samples) sample(item);
+  if (layer + 1 == model->layers() && !dead && options.verify && item.end >= r.prompt() &&
+      !r.verified && !r.load.in_step) {
+    verify_prefix(item);
+  }
+  if (!item.samples) return;
+  read_layer(item, layer);
+  if (layer + 1 == model->layers() && !dead) sample(item);
 }
 
 // The state before the chunk is read from its block; what follows is folded from it, so a stale
 // state spreads.
-void Engine::Body::compute_state(WorkItem& item, GroupId group) {
+void Engine::Body::compute_state(WorkItem& item, GroupId group, std::uint64_t layer) {
   const Request& r = *item.request;
   const std::vector<BlockId>& table = table_of(item, group);
   const std::uint64_t span = geometry.block_tokens(group).n;
@@ -114,7 +134,7 @@ void Engine::Body::compute_state(WorkItem& item, GroupId group) {
   for (std::uint32_t rank = 0; rank < ranks; ++rank) {
     std::uint64_t at = item.begin;
     std::uint64_t state = model->root(r.spec.salt);
-    if (at > 0) state = model->load_state(group, table[(at - 1) / span], rank);
+    if (at > 0) state = model->load_state(group, table[(at - 1) / span], rank, layer);
     while (at < item.end) {
       const std::uint64_t to = everywhere ? std::min(item.end, (at / span + 1) * span) : item.end;
       const std::uint64_t expected = at == 0 ? model->root(r.spec.salt) : r.prefix[at - 1];
@@ -125,23 +145,22 @@ void Engine::Body::compute_state(WorkItem& item, GroupId group) {
       }
       const BlockId block = table[(to - 1) / span];
       KVC_CHECK(block != null_block);
-      model->store_state(group, block, rank, state);
+      model->store_state(group, block, rank, state, layer);
       at = to;
     }
   }
 }
 
-void Engine::Body::sample(WorkItem& item) {
-  Request& r = *item.request;
+void Engine::Body::read_layer(WorkItem& item, std::uint64_t layer) {
   const std::uint64_t end = item.end;
-  group_hashes.clear();
   for (const GroupId g : geometry.cacheable()) {
     const GroupSpec& group = geometry.group(g);
     const std::vector<BlockId>& table = table_of(item, g);
     std::uint64_t begin = 0;
     switch (group.kind) {
       case GroupKind::state:
-        group_hashes.push_back(model->read_state(g, table[(end - 1) / geometry.block_tokens(g).n]));
+        item.hashes.push_back(
+            model->read_state(g, table[(end - 1) / geometry.block_tokens(g).n], layer));
         continue;
       case GroupKind::sliding:
         begin = end - std::min(end, group.window.n);
@@ -153,9 +172,13 @@ void Engine::Body::sample(WorkItem& item) {
       case GroupKind::other:
         break;
     }
-    group_hashes.push_back(model->read_tokens(g, table, begin, end));
+    item.hashes.push_back(model->read_tokens(g, table, begin, end, layer));
   }
-  const TokenId token = model->sample(group_hashes, end);
+}
+
+void Engine::Body::sample(const WorkItem& item) {
+  Request& r = *item.request;
+  const TokenId token = model->sample(item.hashes, item.end);
   r.tokens.push_back(token);
   r.prefix.push_back(Model::fold(r.prefix.back(), token));
 }
@@ -181,37 +204,34 @@ void Engine::Body::verify_prefix(const WorkItem& item) {
     for (std::uint64_t p = geometry.first_needed_position(g, {item.end}); p < positions; ++p) {
       if (table[p] == null_block) continue;
       const std::uint64_t end = std::min(item.end, (p + 1) * span);
-      check(state ? model->verify_state(g, p, table[p], r.prefix, end)
-                  : model->verify_tokens(g, p, table[p], r.prefix, end));
+      for (std::uint64_t layer = 0; layer < model->layers(); ++layer) {
+        check(state ? model->verify_state(g, p, table[p], r.prefix, end, layer)
+                    : model->verify_tokens(g, p, table[p], r.prefix, end, layer));
+      }
     }
   }
-}
-
-void Engine::Body::verify_load(const Request& r) {
-  const std::uint64_t end = r.load.local_tokens + r.load.external_tokens;
-  for_each_needed(geometry, Tokens{r.load.local_tokens}, Tokens{end},
-                  [&](GroupId g, std::uint64_t p) {
-                    const BlockId block = r.tables[g].blocks[p];
-                    const std::uint64_t to = std::min(end, (p + 1) * geometry.block_tokens(g).n);
-                    check(geometry.group(g).kind == GroupKind::state
-                              ? model->verify_state(g, p, block, r.prefix, to)
-                              : model->verify_tokens(g, p, block, r.prefix, to));
-                  });
 }
 
 void Engine::Body::process_outputs(Step& step, StepResult& result) {
   for (WorkItem& item : step.work) {
     Request& r = *item.request;
     --r.in_flight;
-    if (r.phase == Phase::over || !item.samples) continue;
-    ++r.known;
-    const std::uint64_t first = r.keys.count();
-    if (r.keys.extend(std::span(r.tokens).first(r.known)) > 0) tell_new_keys(r, first);
-    if (r.known - r.prompt() == r.spec.output_tokens) {
-      finish(item.request, KVC_END_LENGTH, &result);
+    if (r.phase == Phase::over || !item.samples || item.life != r.life) continue;
+    if (item.loads_to != 0 && r.load.in_step) {
+      r.load.output_waits = true;
+    } else {
+      give_output(item.request, result);
     }
   }
   result.progressed |= !step.work.empty();
+}
+
+void Engine::Body::give_output(const RequestPtr& request, StepResult& result) {
+  Request& r = *request;
+  ++r.known;
+  const std::uint64_t first = r.keys.count();
+  if (r.keys.extend(std::span(r.tokens).first(r.known)) > 0) tell_new_keys(r, first);
+  if (r.known - r.prompt() == r.spec.output_tokens) finish(request, KVC_END_LENGTH, &result);
 }
 
 void Engine::Body::finish(const RequestPtr& request, std::int32_t reason, StepResult* result) {

@@ -77,7 +77,7 @@ void Engine::Body::release_passed(Request& request) {
 }
 
 bool Engine::Body::grow(Request& request, std::uint64_t end, Step& step) {
-  if (options.steps_in_flight > 1) {
+  if (options.steps_in_flight > 1 && request.load.job == 0) {
     // Keys that came with outputs processed since: states must get theirs before they are released.
     register_keys(request, std::min(request.computed, request.known));
   }

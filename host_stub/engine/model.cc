@@ -132,12 +132,14 @@ Model::Model(const Geometry& geometry, const ModelShape& shape,
     : geometry_(geometry),
       memory_(memory),
       words_per_token_(shape.bytes_per_token / 8),
+      layers_(shape.layers),
+      layer_bytes_(layer_bytes(geometry, shape.bytes_per_token).n),
       vocabulary_(shape.vocabulary),
       seed_(shape.seed),
       ranks_(shape.ranks),
       cp_(geometry.options().context_parallel) {
   KVC_CHECK(shape.bytes_per_token % 8 == 0 && shape.bytes_per_token > 0);
-  KVC_CHECK(ranks_ % cp_ == 0 && memory.size() == ranks_);
+  KVC_CHECK(ranks_ % cp_ == 0 && memory.size() == ranks_ && layers_ != 0);
   for (GroupId g = 0; g < geometry.groups(); ++g) {
     for (std::uint32_t r = 0; r < ranks_; ++r) {
       salts_.push_back(mix(seed_ ^ mix((std::uint64_t{g} << 32U) + r + 1)));
@@ -145,7 +147,7 @@ Model::Model(const Geometry& geometry, const ModelShape& shape,
   }
 }
 
-Bytes Model::block_bytes(const Geometry& geometry, std::uint64_t bytes_per_token) {
+Bytes Model::layer_bytes(const Geometry& geometry, std::uint64_t bytes_per_token) {
   std::uint64_t tokens = 1;
   for (GroupId g = 0; g < geometry.groups(); ++g) {
     tokens = std::max(tokens, geometry.group(g).tokens_per_block.n);
@@ -165,8 +167,8 @@ void Model::extend(std::uint64_t root_hash, std::span<const TokenId> tokens,
   for (; t < tokens.size(); ++t) prefix[t] = hash = fold(hash, tokens[t]);
 }
 
-std::uint64_t* Model::words(std::uint32_t rank, BlockId block) const {
-  return reinterpret_cast<std::uint64_t*>(memory_[rank]->block(block));
+std::uint64_t* Model::words(std::uint32_t rank, BlockId block, std::uint64_t layer) const {
+  return reinterpret_cast<std::uint64_t*>(memory_[rank]->block(block) + layer * layer_bytes_);
 }
 
 std::uint64_t Model::state_words(GroupId group) const {
@@ -205,15 +207,15 @@ void Model::for_pieces(GroupId group, std::uint32_t rank, std::uint64_t position
 
 void Model::write_tokens(GroupId group, std::span<const BlockId> table,
                          std::span<const std::uint64_t> prefix, std::uint64_t begin,
-                         std::uint64_t end) const {
+                         std::uint64_t end, std::uint64_t layer) const {
   const std::uint64_t span = geometry_.block_tokens(group).n;
   KVC_CHECK(end <= prefix.size() && ceil_div(end, span) <= table.size());
   for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
-    const std::uint64_t shift = salt(group, rank);
+    const std::uint64_t shift = salt(group, rank, layer);
     for (std::uint64_t p = begin / span; p * span < end; ++p) {
       KVC_CHECK(table[p] != null_block);
       for_pieces(group, rank, p, begin, end, [&](const Piece& piece) {
-        std::uint64_t* out = words(rank, table[p]) + piece.place * words_per_token_;
+        std::uint64_t* out = words(rank, table[p], layer) + piece.place * words_per_token_;
         memory_[rank]->touched(out, piece.count * words_per_token_ * 8, true);
         for (std::uint64_t i = 0; i < piece.count; ++i) {
           const std::uint64_t base = prefix[piece.first_token + i * piece.step] + shift;
@@ -225,12 +227,12 @@ void Model::write_tokens(GroupId group, std::span<const BlockId> table,
 }
 
 std::uint64_t Model::read_rank(GroupId group, std::uint32_t rank, std::span<const BlockId> table,
-                               std::uint64_t begin, std::uint64_t end) const {
+                               std::uint64_t begin, std::uint64_t end, std::uint64_t layer) const {
   const std::uint64_t span = geometry_.block_tokens(group).n;
-  const std::uint64_t shift = salt(group, rank);
+  const std::uint64_t shift = salt(group, rank, layer);
   if (words_per_token_ == 1 && (cp_ == 1 || !geometry_.group(group).sharded)) {
     Weigher weigher({shift, 0, begin * token_step, token_step});
-    const std::byte* const base = memory_[rank]->base();
+    const std::byte* const base = memory_[rank]->base() + layer * layer_bytes_;
     const std::uint64_t stride = memory_[rank]->block_bytes().n;
     for (std::uint64_t t = begin; t < end;) {
       const std::uint64_t place = t % span;
@@ -245,7 +247,7 @@ std::uint64_t Model::read_rank(GroupId group, std::uint32_t rank, std::span<cons
   std::uint64_t sum = 0;
   for (std::uint64_t p = begin / span; p * span < end; ++p) {
     for_pieces(group, rank, p, begin, end, [&](const Piece& piece) {
-      const std::uint64_t* in = words(rank, table[p]) + piece.place * words_per_token_;
+      const std::uint64_t* in = words(rank, table[p], layer) + piece.place * words_per_token_;
       memory_[rank]->touched(in, piece.count * words_per_token_ * 8, false);
       const std::uint64_t place = piece.first_token * token_step;
       const std::uint64_t step = piece.step * token_step;
@@ -266,30 +268,31 @@ std::uint64_t Model::read_rank(GroupId group, std::uint32_t rank, std::span<cons
 }
 
 std::uint64_t Model::read_tokens(GroupId group, std::span<const BlockId> table, std::uint64_t begin,
-                                 std::uint64_t end) const {
+                                 std::uint64_t end, std::uint64_t layer) const {
   KVC_CHECK(ceil_div(end, geometry_.block_tokens(group).n) <= table.size());
   const std::uint32_t shards = geometry_.group(group).sharded ? cp_ : 1;
   Agreement replicas;
   for (std::uint32_t rank = 0; rank < ranks_; rank += shards) {
     std::uint64_t sum = 0;
     for (std::uint32_t s = 0; s < shards; ++s) {
-      sum += read_rank(group, rank + s, table, begin, end);
+      sum += read_rank(group, rank + s, table, begin, end, layer);
     }
     replicas.add(sum);
   }
   return replicas.value();
 }
 
-std::uint64_t Model::load_state(GroupId group, BlockId block, std::uint32_t rank) const {
-  const std::uint64_t* const in = words(rank, block);
+std::uint64_t Model::load_state(GroupId group, BlockId block, std::uint32_t rank,
+                                std::uint64_t layer) const {
+  const std::uint64_t* const in = words(rank, block, layer);
   memory_[rank]->touched(in, 8, false);
-  return in[0] - salt(group, rank);
+  return in[0] - salt(group, rank, layer);
 }
 
-void Model::store_state(GroupId group, BlockId block, std::uint32_t rank,
-                        std::uint64_t state) const {
-  std::uint64_t* const out = words(rank, block);
-  std::uint64_t word = state + salt(group, rank);
+void Model::store_state(GroupId group, BlockId block, std::uint32_t rank, std::uint64_t state,
+                        std::uint64_t layer) const {
+  std::uint64_t* const out = words(rank, block, layer);
+  std::uint64_t word = state + salt(group, rank, layer);
   const std::uint64_t count = state_words(group);
   memory_[rank]->touched(out, count * 8, true);
   for (std::uint64_t i = 0; i < count; ++i) {
@@ -298,13 +301,13 @@ void Model::store_state(GroupId group, BlockId block, std::uint32_t rank,
   }
 }
 
-std::uint64_t Model::read_state(GroupId group, BlockId block) const {
+std::uint64_t Model::read_state(GroupId group, BlockId block, std::uint64_t layer) const {
   const std::uint64_t count = state_words(group);
   Agreement replicas;
   for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
     // words[i] - salt - i * word_step is the state in every right word.
-    Weigher weigher({salt(group, rank), word_step, 0, token_step});
-    const std::uint64_t* const in = words(rank, block);
+    Weigher weigher({salt(group, rank, layer), word_step, 0, token_step});
+    const std::uint64_t* const in = words(rank, block, layer);
     memory_[rank]->touched(in, count * 8, false);
     weigher.add(in, count);
     replicas.add(weigher.sum());
@@ -320,13 +323,13 @@ TokenId Model::sample(std::span<const std::uint64_t> group_hashes, std::uint64_t
 
 std::optional<Mismatch> Model::verify_tokens(GroupId group, std::uint64_t position, BlockId block,
                                              std::span<const std::uint64_t> prefix,
-                                             std::uint64_t end) const {
+                                             std::uint64_t end, std::uint64_t layer) const {
   const std::uint64_t begin = position * geometry_.block_tokens(group).n;
   std::optional<Mismatch> wrong;
   for (std::uint32_t rank = 0; rank < ranks_ && !wrong; ++rank) {
-    const std::uint64_t shift = salt(group, rank);
+    const std::uint64_t shift = salt(group, rank, layer);
     for_pieces(group, rank, position, begin, end, [&](const Piece& piece) {
-      const std::uint64_t* in = words(rank, block) + piece.place * words_per_token_;
+      const std::uint64_t* in = words(rank, block, layer) + piece.place * words_per_token_;
       memory_[rank]->touched(in, piece.count * words_per_token_ * 8, false);
       for (std::uint64_t i = 0; i < piece.count; ++i) {
         const std::uint64_t token = piece.first_token + i * piece.step;
@@ -344,13 +347,13 @@ std::optional<Mismatch> Model::verify_tokens(GroupId group, std::uint64_t positi
 
 std::optional<Mismatch> Model::verify_state(GroupId group, std::uint64_t position, BlockId block,
                                             std::span<const std::uint64_t> prefix,
-                                            std::uint64_t end) const {
+                                            std::uint64_t end, std::uint64_t layer) const {
   KVC_CHECK(end >= 1 && end <= prefix.size());
   const std::uint64_t count = state_words(group);
   for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
-    const std::uint64_t* const in = words(rank, block);
+    const std::uint64_t* const in = words(rank, block, layer);
     memory_[rank]->touched(in, count * 8, false);
-    std::uint64_t expected = prefix[end - 1] + salt(group, rank);
+    std::uint64_t expected = prefix[end - 1] + salt(group, rank, layer);
     for (std::uint64_t i = 0; i < count; ++i) {
       if (in[i] != expected) return Mismatch{group, position, block, end, rank, expected, in[i]};
       expected += word_step;

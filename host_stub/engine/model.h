@@ -8,6 +8,7 @@
 // everything that its attention or recurrence reads, taken from the bytes of the device blocks of
 // all ranks. So a wrong block, a stale state, a missing copy or a race changes outputs, while
 // outputs do not depend on block ids, chunks, caching or the number of ranks.
+// With several layers each has words of its own, in a stretch of its own of the block.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -25,10 +26,11 @@
 namespace kvc::host {
 
 struct ModelShape {
-  std::uint64_t bytes_per_token = 8;  // a multiple of 8
+  std::uint64_t bytes_per_token = 8;  // of one layer; a multiple of 8
   std::uint64_t vocabulary = 65'536;
   std::uint64_t seed = 1;
-  std::uint32_t ranks = 1;  // a multiple of the geometry's context parallel
+  std::uint32_t ranks = 1;   // a multiple of the geometry's context parallel
+  std::uint64_t layers = 1;  // they share a block in equal parts, in order
 };
 
 // The first wrong word of a block.
@@ -48,14 +50,15 @@ struct Mismatch {
 // Owns:       nothing; geometry and memory outlive it.
 //
 // Tables are positional block ids of one group; prefix[t] is H_t. Token ranges are [begin, end),
-// absolute.
+// absolute. What takes a layer reads or writes that one.
 class Model {
  public:
   Model(const Geometry& geometry, const ModelShape& shape,
         std::span<const std::unique_ptr<RankMemory>> memory);
 
-  // Bytes that blocks of every group need on one rank: all groups overlay one region.
-  static Bytes block_bytes(const Geometry& geometry, std::uint64_t bytes_per_token);
+  // Bytes that one layer of blocks of every group needs on one rank: all groups overlay.
+  static Bytes layer_bytes(const Geometry& geometry, std::uint64_t bytes_per_token);
+  [[nodiscard]] std::uint64_t layers() const { return layers_; }
 
   // The hash before the first token of a request with this salt.
   [[nodiscard]] std::uint64_t root(std::string_view salt) const;
@@ -73,18 +76,22 @@ class Model {
   // Attention groups: writes the tokens of [begin, end). Every touched position must be in the
   // table.
   void write_tokens(GroupId group, std::span<const BlockId> table,
-                    std::span<const std::uint64_t> prefix, std::uint64_t begin,
-                    std::uint64_t end) const;
+                    std::span<const std::uint64_t> prefix, std::uint64_t begin, std::uint64_t end,
+                    std::uint64_t layer = 0) const;
   // A hash of the tokens of [begin, end) as they stand in the blocks.
   [[nodiscard]] std::uint64_t read_tokens(GroupId group, std::span<const BlockId> table,
-                                          std::uint64_t begin, std::uint64_t end) const;
+                                          std::uint64_t begin, std::uint64_t end,
+                                          std::uint64_t layer = 0) const;
   // State groups: the state in `block` on `rank`.
-  [[nodiscard]] std::uint64_t load_state(GroupId group, BlockId block, std::uint32_t rank) const;
-  void store_state(GroupId group, BlockId block, std::uint32_t rank, std::uint64_t state) const;
-  // A hash of the whole state block as it stands.
-  [[nodiscard]] std::uint64_t read_state(GroupId group, BlockId block) const;
+  [[nodiscard]] std::uint64_t load_state(GroupId group, BlockId block, std::uint32_t rank,
+                                         std::uint64_t layer = 0) const;
+  void store_state(GroupId group, BlockId block, std::uint32_t rank, std::uint64_t state,
+                   std::uint64_t layer = 0) const;
+  // A hash of the whole state as it stands.
+  [[nodiscard]] std::uint64_t read_state(GroupId group, BlockId block,
+                                         std::uint64_t layer = 0) const;
 
-  // The output token after reading `group_hashes` at the last of `tokens` tokens.
+  // The output token after reading `group_hashes`, of all layers, at the last of `tokens` tokens.
   [[nodiscard]] TokenId sample(std::span<const std::uint64_t> group_hashes,
                                std::uint64_t tokens) const;
 
@@ -92,12 +99,14 @@ class Model {
   [[nodiscard]] std::optional<Mismatch> verify_tokens(GroupId group, std::uint64_t position,
                                                       BlockId block,
                                                       std::span<const std::uint64_t> prefix,
-                                                      std::uint64_t end) const;
+                                                      std::uint64_t end,
+                                                      std::uint64_t layer = 0) const;
   // Compares a state block with the state after `end` tokens (end >= 1).
   [[nodiscard]] std::optional<Mismatch> verify_state(GroupId group, std::uint64_t position,
                                                      BlockId block,
                                                      std::span<const std::uint64_t> prefix,
-                                                     std::uint64_t end) const;
+                                                     std::uint64_t end,
+                                                     std::uint64_t layer = 0) const;
 
  private:
   // Tokens of one rank in a piece of a block: `count` words groups at word offset `word`, tokens
@@ -111,18 +120,21 @@ class Model {
   template <class Visit>
   void for_pieces(GroupId group, std::uint32_t rank, std::uint64_t position, std::uint64_t begin,
                   std::uint64_t end, Visit visit) const;
-  [[nodiscard]] std::uint64_t salt(GroupId group, std::uint32_t rank) const {
-    return salts_[group * ranks_ + rank];
+  static constexpr std::uint64_t layer_step = 0xE7037ED1A0B428DBU;
+  [[nodiscard]] std::uint64_t salt(GroupId group, std::uint32_t rank, std::uint64_t layer) const {
+    return salts_[group * ranks_ + rank] + layer * layer_step;
   }
-  [[nodiscard]] std::uint64_t* words(std::uint32_t rank, BlockId block) const;
+  [[nodiscard]] std::uint64_t* words(std::uint32_t rank, BlockId block, std::uint64_t layer) const;
   [[nodiscard]] std::uint64_t state_words(GroupId group) const;
   [[nodiscard]] std::uint64_t read_rank(GroupId group, std::uint32_t rank,
                                         std::span<const BlockId> table, std::uint64_t begin,
-                                        std::uint64_t end) const;
+                                        std::uint64_t end, std::uint64_t layer) const;
 
   const Geometry& geometry_;
   std::span<const std::unique_ptr<RankMemory>> memory_;
-  std::uint64_t words_per_token_;
+  std::uint64_t words_per_token_;  // of a layer
+  std::uint64_t layers_;
+  std::uint64_t layer_bytes_;
   std::uint64_t vocabulary_;
   std::uint64_t seed_;
   std::uint32_t ranks_;

@@ -17,7 +17,7 @@ struct Small {
       : geometry(make_geometry(cp, interleave)) {
     for (std::uint32_t r = 0; r < cp; ++r) {
       memory.push_back(
-          RankMemory::make({40}, Model::block_bytes(geometry, bytes_per_token), {}).value());
+          RankMemory::make({40}, Model::layer_bytes(geometry, bytes_per_token), {}).value());
     }
     model = std::make_unique<Model>(geometry, ModelShape{bytes_per_token, 1000, 7, cp}, memory);
     for (TokenId t = 0; t < 100; ++t) tokens.push_back(t * t + 3);

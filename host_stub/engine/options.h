@@ -75,6 +75,11 @@ struct EngineOptions {
   std::int64_t retention_tokens = -1;  // kvc_open.retention_tokens
   // Ask a connector with kvc.retention/1 which states it wants (kvc_retention.h).
   bool ask_retention = true;
+  // Of the model: each has sim_bytes_per_token of a token, and a region of its own; 1..64.
+  std::uint64_t layers = 1;
+  // Run a request in the step of its load, with a connector that has kvc.layerwise/1: its forward
+  // waits for each layer (kvc_layerwise.h).
+  bool loads_in_step = false;
   bool draft_drop = false;     // KVC_OPEN_DRAFT_DROP
   bool stepped = false;        // KVC_HOST_STEPPED; needs hooks.now_ns
   bool rank_verdicts = false;  // act on load items of ranks (KVC_HOST_RANK_VERDICTS)
@@ -88,6 +93,8 @@ struct EngineOptions {
   std::uint64_t device_seed = 1;  // in which order that device works
   // For controls: plans come with fences of kind none, which is wrong, and that device must say so.
   bool device_without_fences = false;
+  // For controls: forwards do not wait for this layer of loads in step, which is wrong.
+  std::uint64_t layer_without_wait = UINT64_MAX;
   // An answer "ask again later" is believed for so long per admission, then the request runs with
   // what the device has. Jobs are waited for as long as one ends in such a time; then the engine
   // goes on without the blocks of those that are open. Stepped mode counts steps.
@@ -138,6 +145,7 @@ struct PassCounters {
   std::uint64_t verified_blocks = 0;
   std::uint64_t mismatched_blocks = 0;
   std::uint64_t failed_loads = 0;
+  std::uint64_t loads_in_step = 0;  // requests that ran in the step of their load
   std::uint64_t preemptions = 0;
   // Over the output tokens of all requests of the pass, in the order of submission. The same for
   // every pool size, chunking, connector, rank count and preemption; aborted requests do not count.

@@ -50,6 +50,13 @@ struct LoadState {
   std::uint64_t blocks = 0;
   std::uint32_t ranks_ended = 0;
   bool rank_failed = false;
+  // In step (kvc.layerwise/1): its request runs in the step of the plan that has it.
+  bool in_step = false;
+  bool samples = false;              // that chunk makes an output token ..
+  bool output_waits = false;         // .. which was made, and is given out with the verdict
+  std::uint64_t blocks_checked = 0;  // by the forward; they count if the load ends well
+  std::uint64_t blocks_wrong = 0;
+  std::string first_wrong;
 };
 
 struct Request {
@@ -91,6 +98,10 @@ struct Request {
   bool just_loaded = false;   // scheduled for the first time after its load
   bool verified = false;      // prefill of this admission was compared
   bool must_preempt = false;  // a simulation asked for it
+  // Chunks of a load in step that failed are dead: those of an earlier life are not looked at.
+  std::uint64_t life = 0;
+  bool tell_preempted = false;  // by the failure of its load in step: the next record says so
+  bool unregistered = false;    // what it computed in the step of its load has no keys yet
   bool stale =
       false;  // KVC_RESET_INVALIDATE: nothing of it is stored before it starts from token 0
   LoadState load;
@@ -118,6 +129,11 @@ struct WorkItem {
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
   bool samples = false;
+  // Of a load in step, else both 0: the forward waits for these tokens, layer by layer.
+  std::uint64_t loads_from = 0;
+  std::uint64_t loads_to = 0;
+  std::uint64_t life = 0;             // of the request when this was planned
+  std::vector<std::uint64_t> hashes;  // of what was read so far, layer by layer
   bool own_tables = false;  // `tables` is a copy; else the request's are still those of this step
   std::vector<std::vector<BlockId>> tables;  // with several steps in flight
 };
@@ -128,6 +144,9 @@ struct Step {
   std::vector<BlockId> copy_references;  // freed when the copies have run
   std::vector<WorkItem> work;
   std::uint64_t tokens = 0;
+  bool loads_in_step = false;
+  std::vector<std::vector<kvc_fence>> layer_fences;  // of them, by layer; empty: none
+  bool copied = false;                               // the block copies have run
 };
 
 }  // namespace kvc::host

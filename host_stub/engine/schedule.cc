@@ -1,5 +1,6 @@
 // Who gets tokens in a step: running requests in order of arrival, then waiting ones.
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -26,6 +27,9 @@ void Engine::Body::schedule(Step& step) {
   states_of_step.clear();
   blocks_are_coming = false;
   settling = false;
+  for (const RequestPtr& request : waiting) {
+    if (std::exchange(request->tell_preempted, false)) preempted.push_back(request->id);
+  }
   for (std::size_t i = running.size(); i-- > 0;) {
     const RequestPtr request = running[i];
     if (request->must_preempt) preempt(request);
@@ -57,7 +61,12 @@ void Engine::Body::schedule_running(Step& step, std::uint64_t& budget) {
     // 0: its outputs are still in flight, or a state block does not fit the rest of the budget.
     if (chunk == 0) continue;
     const std::uint64_t end = request->computed + chunk;
-    if (!make_room(request, end, step)) return;
+    register_landed(*request);
+    if (!make_room(request, end, step)) {
+      // Nothing is handed off for a request that the record does not name.
+      std::erase_if(handoffs, [&](const kvc_handoff& h) { return h.request == request->id; });
+      return;
+    }
     budget -= chunk;
     add_work(step, request, end);
   }
@@ -109,6 +118,17 @@ void Engine::Body::preempt(const RequestPtr& request) {
   ++counters.preemptions;
 }
 
+// Where the tokens of this chunk come from, if they are there for the first time (PassCounters).
+void Engine::Body::count_computed(Request& r, std::uint64_t begin, std::uint64_t end) {
+  const std::uint64_t prompt_end = std::min(end, r.prompt());
+  if (prompt_end > r.attributed) {
+    r.computed_first += prompt_end - r.attributed;
+    r.attributed = prompt_end;
+  }
+  if (r.reached > begin) counters.recomputed_tokens += std::min(end, r.reached) - begin;
+  r.reached = std::max(r.reached, end);
+}
+
 void Engine::Body::add_work(Step& step, const RequestPtr& request, std::uint64_t end) {
   Request& r = *request;
   if (r.just_loaded) {
@@ -121,15 +141,17 @@ void Engine::Body::add_work(Step& step, const RequestPtr& request, std::uint64_t
   item.begin = r.computed;
   item.end = end;
   item.samples = end == r.available() && r.sampled < r.spec.output_tokens;
-  register_chunk(r, end);
-  // Where the tokens of this chunk come from, if they are there for the first time (PassCounters).
-  const std::uint64_t prompt_end = std::min(end, r.prompt());
-  if (prompt_end > r.attributed) {
-    r.computed_first += prompt_end - r.attributed;
-    r.attributed = prompt_end;
+  item.life = r.life;
+  if (r.load.in_step) {
+    // What is computed counts, and gets keys, with the load's verdict.
+    item.loads_from = r.load.local_tokens;
+    item.loads_to = r.load.local_tokens + r.load.external_tokens;
+    r.load.samples = item.samples;
+    step.loads_in_step = true;
+  } else {
+    register_chunk(r, end);
+    count_computed(r, item.begin, end);
   }
-  if (r.reached > item.begin) counters.recomputed_tokens += std::min(end, r.reached) - item.begin;
-  r.reached = std::max(r.reached, end);
   r.computed = end;
   if (item.samples) ++r.sampled;
   ++r.in_flight;

@@ -60,6 +60,8 @@ EngineOptions engine_options(const RunOptions& options, const RunInputs& inputs)
   e.device_cache = options.device_cache;
   e.reserve = options.reserve;
   e.ask_retention = options.ask_retention;
+  e.layers = std::max<std::uint64_t>(options.layerwise, 1);
+  e.loads_in_step = options.layerwise != 0;
   e.max_running = options.max_running;
   e.token_budget = options.token_budget;
   e.steps_in_flight = options.steps_in_flight;
@@ -182,6 +184,10 @@ std::string Run::geometry() const {
              : fmt::format("device pool: {} blocks", grouped(report_.model.device_blocks));
   out += fmt::format(" of {} per rank{}\n", bytes_text(engine_->block_bytes()),
                      options_.device_cache ? "" : ", device cache off");
+  if (options_.layerwise != 0) {
+    out += fmt::format("{} layers, read in the step of their load as they come\n",
+                       options_.layerwise);
+  }
   if (!inputs_.connector) return out + "connector: none\n";
   out += fmt::format("connector {} {} ({})", report_.connector_name, report_.connector_version,
                      report_.connector_path);

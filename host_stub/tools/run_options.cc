@@ -154,6 +154,10 @@ void add_options(CLI::App& app, RunOptions& o) {
              "off: hand off states without asking the connector which ones it wants "
              "(kvc.retention/1)",
              o.ask_retention);
+  add_number(app, "--layerwise",
+             "The model has N layers, each with sim_bytes_per_token of a token, and a request runs "
+             "in the step of its load, layer by layer as it comes (kvc.layerwise/1)",
+             {1, 64}, [&o](std::uint64_t v) { o.layerwise = v; });
   add_number(app, "--ranks",
              "Workers; a multiple of the model's context parallel size, which is "
              "the default",

@@ -24,6 +24,7 @@ struct RunOptions {
   bool device_cache = true;
   bool reserve = true;
   bool ask_retention = true;
+  std::uint64_t layerwise = 0;  // layers; 0: one, and loads are waited for
   std::uint64_t max_running = 16;
   std::uint64_t token_budget = 8192;
   std::optional<std::uint64_t> ranks;  // absent: the model's context parallel size
