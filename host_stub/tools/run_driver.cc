@@ -185,8 +185,8 @@ std::string Run::geometry() const {
   out += fmt::format(" of {} per rank{}\n", bytes_text(engine_->block_bytes()),
                      options_.device_cache ? "" : ", device cache off");
   if (options_.layerwise != 0) {
-    out += fmt::format("{} layers, read in the step of their load as they come\n",
-                       options_.layerwise);
+    out +=
+        fmt::format("{} layers, read in the step of their load as they come\n", options_.layerwise);
   }
   if (!inputs_.connector) return out + "connector: none\n";
   out += fmt::format("connector {} {} ({})", report_.connector_name, report_.connector_version,
