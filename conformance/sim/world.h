@@ -58,7 +58,7 @@ struct World {
   Trouble trouble;
   bool flat_index = false;  // the connector's index
   std::uint64_t blocks_per_chunk = 1;
-  bool disk = false;  // the connector has a disk tier
+  bool disk = false;              // the connector has a disk tier
   std::uint64_t step_ns_max = 1;  // the clock moves by up to so much a step
   std::uint64_t burst = 1;        // requests that arrive together at most
 };

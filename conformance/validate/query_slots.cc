@@ -85,10 +85,10 @@ kvc_status last_error(Slot slot, const Handle* h, char* buf, std::uint64_t cap,
   if (needed != nullptr && mine != not_set) *needed = mine;
   check_query(call, before, buf, cap, needed != nullptr, status, mine);
   if (needed != nullptr && mine != not_set && status != KVC_E_ARG && failed != (mine != 0)) {
-    call.find("KVC-P-010",
-              failed ? std::string("a call failed, and there is no text")
-                     : fmt::format("no call failed, and there are {} bytes of text: '{}'", mine,
-                                   text_out(status, buf, cap, mine).text));
+    call.find("KVC-P-010", failed
+                               ? std::string("a call failed, and there is no text")
+                               : fmt::format("no call failed, and there are {} bytes of text: '{}'",
+                                             mine, text_out(status, buf, cap, mine).text));
   }
   call.record(RoomIn{0, cap}, status, text_out(status, buf, cap, mine));
   return status;

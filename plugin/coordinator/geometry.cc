@@ -380,8 +380,8 @@ void Geometry::decide_bundles() {
     }
     const GroupSpec& s = options_.groups[g];
     // What a drop takes: of attention at most the unit of hits, of windows a block or chunk.
-    const Tokens margin = s.kind == GroupKind::full ? std::min(hit_alignment(), block_tokens_[g])
-                                                    : block_tokens_[g];
+    const Tokens margin =
+        s.kind == GroupKind::full ? std::min(hit_alignment(), block_tokens_[g]) : block_tokens_[g];
     bundles_.push_back({s.kind, drops(g), margin, {g}});
   };
   for (const GroupId g : cacheable_)
