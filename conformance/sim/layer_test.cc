@@ -11,6 +11,7 @@
 
 #include "conformance/sim/sim_fixture_test.h"
 #include "conformance/validate/validate.h"
+#include "plugin/offload/disk/tests/folder.h"
 
 namespace {
 
@@ -75,9 +76,11 @@ bool breaks_rules(const Trouble& t) {
   return (t.repeat_report | t.late_handoff | t.bad_handoff) != 0;
 }
 
-// The world through the layer and without it.
-void check_world(std::uint64_t seed) {
+// The world through the layer and without it; with a disk tier through the layer alone.
+void check_world(std::uint64_t seed, bool with_disk = false) {
+  const kvc::disk_test::Folder folder;
   World world = world_of(seed);
+  if (with_disk) add_disk(world, folder.path());
   Trouble& t = world.trouble;
   t.repeat_report = t.late_handoff = t.bad_handoff = 0;
   if (t.close_step != 0) t.delay_report = 0;  // what is late then would be lost
@@ -89,7 +92,7 @@ void check_world(std::uint64_t seed) {
     BOOST_TEST(findings().lines == "");
     BOOST_TEST(through.error == "");
     // The call that breaks is the n-th; the layer's own queries count.
-    if (t.poison_step != 0) return;
+    if (t.poison_step != 0 || with_disk) return;
     BOOST_TEST(run_world(connector(), world, script).hash == through.hash);
   }
 }
@@ -101,6 +104,13 @@ BOOST_AUTO_TEST_SUITE(sim_layer)
 BOOST_AUTO_TEST_CASE(seeds) {
   const Seeds run = seeds_of_run();
   for (std::uint64_t seed = run.first; seed < run.behind; ++seed) check_world(seed);
+}
+
+// simple_cpu's lazy worlds have no disk tier.
+BOOST_AUTO_TEST_CASE(seeds_with_a_disk_tier) {
+  if (connector_name() != "offloading") return;
+  const Seeds run = seeds_of_run();
+  for (std::uint64_t seed = run.first; seed < run.behind; ++seed) check_world(seed, true);
 }
 
 // A reason that a second lookup did not give again; a window block recovered for a request that

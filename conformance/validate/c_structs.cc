@@ -182,6 +182,15 @@ const kvc_lookup_in* c_lookup(Arena& a, const LookupIn& in) {
   return q;
 }
 
+const kvc_retention_in* c_retention(Arena& a, const RetentionIn& in) {
+  kvc_retention_in* const q = one<kvc_retention_in>(a);
+  if (q == nullptr) return nullptr;
+  q->flags = in.flags;
+  q->request = in.request;
+  q->begin_tokens = in.begin;
+  return q;
+}
+
 const kvc_alloc_in* c_alloc(Arena& a, const AllocIn& in) {
   kvc_alloc_in* const x = one<kvc_alloc_in>(a);
   if (x == nullptr) return nullptr;

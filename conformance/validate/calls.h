@@ -168,6 +168,18 @@ struct NumberIn {  // lookup_cancel: the request; reset: the flags; pump: the bu
   KVC_FIELDS(value)
 };
 
+struct RetentionIn {  // of kvc.retention/1
+  std::uint32_t flags = 0;
+  std::uint64_t request = 0;
+  std::uint64_t begin = 0;
+  bool operator==(const RetentionIn&) const = default;
+};
+struct RetentionOut {
+  std::int32_t mode = 0;
+  std::vector<std::uint64_t> boundaries;
+  bool operator==(const RetentionOut&) const = default;
+};
+
 struct AllocIn {
   std::uint32_t flags = 0;
   std::uint64_t request = 0;

@@ -27,6 +27,13 @@ void after_cancel(const Check& c, std::uint64_t id, kvc_status status);
 void before_lookup(const Check& c, const LookupIn& in);
 void after_lookup(const Check& c, const LookupIn& in, kvc_status status, const LookupOut& out);
 
+// retention.cc: kvc.retention/1.
+void before_retention(const Check& c, const RetentionIn& in);
+void after_retention(const Check& c, const RetentionIn& in, kvc_status status,
+                     const RetentionOut& out);
+// A hand-off that a list does not want (KVC-H-070).
+void check_wanted(const Check& c, const Request& r, const Handoff& h);
+
 // loads.cc
 void before_alloc(const Check& c, const AllocIn& in);
 void after_alloc(const Check& c, const AllocIn& in, kvc_status status, const AllocOut& out);

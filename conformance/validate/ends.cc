@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint64_t idle_steps = 1000;
 
-void check_end_handoff(const Check& c, const EndIn& in, const Handoff& h) {
+void check_end_handoff(const Check& c, const EndIn& in, const Request& r, const Handoff& h) {
   const Layout& layout = c.model.layout;
   const auto wrong = [&](const std::string& why) {
     c.find("KVC-H-044", fmt::format("last hand-off of request {}, group {}, block {}, boundary {}: "
@@ -28,6 +28,7 @@ void check_end_handoff(const Check& c, const EndIn& in, const Handoff& h) {
     return wrong("the boundary is no multiple of the hash unit");
   }
   if (h.boundary > in.confirmed) return wrong(fmt::format("{} are confirmed", in.confirmed));
+  check_wanted(c, r, h);
 }
 
 // The block stands at that place in the request's last tables, or was handed off.
@@ -113,7 +114,7 @@ void before_end(const Check& c, const EndIn& in) {
                                     in.request, in.confirmed, m.layout.max_total));
   }
   check_entries(c, in.request, *r, in.tables, "KVC-H-042");
-  for (const Handoff& h : in.handoffs) check_end_handoff(c, in, h);
+  for (const Handoff& h : in.handoffs) check_end_handoff(c, in, *r, h);
 }
 
 void after_end(const Check& c, const EndIn& in, kvc_status status, const EndOut& out) {

@@ -89,7 +89,8 @@ const void* extension(kvc_bytes id) noexcept {
   std::string why;
   const kvc_plugin_api* next = named_next(&why);
   if (next == nullptr) next = Registry::of_process().first_next();
-  return next == nullptr ? nullptr : next->extension(id);
+  const void* const table = next == nullptr ? nullptr : next->extension(id);
+  return table == nullptr ? nullptr : checked_extension(name, table);
 }
 
 }  // namespace slots

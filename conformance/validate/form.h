@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <kvc/kvc.h>
+#include <kvc/kvc_retention.h>
 #include <kvc/kvc_util.h>
 
 #include "conformance/validate/calls.h"
@@ -74,6 +75,7 @@ class Form {
 [[nodiscard]] BeginIn read_begin(Form& form, const kvc_request* in, const Layout& layout);
 [[nodiscard]] ExtendIn read_extend(Form& form, const kvc_extend* in, const Layout& layout);
 [[nodiscard]] LookupIn read_lookup(Form& form, const kvc_lookup_in* in);
+[[nodiscard]] RetentionIn read_retention(Form& form, const kvc_retention_in* in);
 [[nodiscard]] AllocIn read_alloc(Form& form, const kvc_alloc_in* in, const Layout& layout);
 [[nodiscard]] StepIn read_step(Form& form, const kvc_step* in, const Layout& layout);
 [[nodiscard]] CompleteIn read_reports(Form& form, const kvc_bytes* reports, std::uint64_t count,
@@ -87,6 +89,7 @@ class Form {
 // Out-structs as values. A list that cannot be stepped through stands in `form`.
 [[nodiscard]] std::vector<ClassInfo> read_classes(Form& form, const kvc_list& list);
 [[nodiscard]] std::vector<Block> read_blocks(Form& form, const kvc_list& list, const char* name);
+[[nodiscard]] RetentionOut read_retention_out(Form& form, const kvc_retention_out& out);
 [[nodiscard]] AllocOut read_alloc_out(Form& form, const kvc_alloc_out& out);
 [[nodiscard]] PlanOut read_plan_out(Form& form, const kvc_plan& out);
 [[nodiscard]] CompleteOut read_complete_out(Form& form, const kvc_complete_out& out);

@@ -96,6 +96,7 @@ void before_lookup(const Check& c, const LookupIn& in) {
     r->running = false;
     r->noticed = true;
     r->must_resume = true;
+    r->states_listed = false;
     r->confirmed = 0;
   }
 }

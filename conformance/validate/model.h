@@ -61,6 +61,10 @@ struct Request {
   std::uint64_t lease_failures = 0;  // jobs that had failed when the newest lease began
   std::uint64_t open_load = 0;       // job without verdict; 0: none
   bool load_failed = false;          // until it is admitted once
+
+  // kvc.retention/1: the last answer of this admission is a list, and this is it.
+  bool states_listed = false;
+  std::vector<std::uint64_t> states;
 };
 
 // Who names a block in its table.
@@ -168,6 +172,10 @@ struct Model {
   LookupIn last_lookup;
   LookupOut last_answer;
   kvc_status last_status = 0;
+  // And for repeated questions of kvc.retention/1.
+  bool last_was_retention = false;
+  RetentionIn last_retention;
+  RetentionOut last_retained;
 
   // Of the call in work.
   struct Allowed {  // a block that a store of this step may name

@@ -109,6 +109,15 @@ Ranges ranges_of(const kvc_rank_info& out) {
   return r;
 }
 
+Ranges ranges_of(const kvc_retention_out& out) {
+  Ranges r;
+  constexpr std::uint64_t most = std::uint64_t{1} << 24U;
+  if (out.n_boundaries == 0 || out.n_boundaries > most) return r;
+  const std::uint64_t bytes = out.n_boundaries * sizeof *out.boundaries;
+  if (readable(out.boundaries, bytes)) r.push_back({out.boundaries, bytes});
+  return r;
+}
+
 Ranges ranges_of(const kvc_progress& out) {
   Ranges r;
   add(r, out.loads, kvc_load_done_least);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <kvc/kvc.h>
+#include <kvc/kvc_retention.h>
 
 #include "conformance/validate/model.h"
 #include "conformance/validate/slots.h"
@@ -29,6 +30,7 @@ Ranges ranges_of(const kvc_plan& out);
 Ranges ranges_of(const kvc_complete_out& out);
 Ranges ranges_of(const kvc_end_out& out);
 Ranges ranges_of(const kvc_rank_info& out);
+Ranges ranges_of(const kvc_retention_out& out);
 Ranges ranges_of(const kvc_progress& out);
 
 // Threads:    one caller at a time, as the slots that it serves.

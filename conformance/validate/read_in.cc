@@ -170,6 +170,13 @@ LookupIn read_lookup(Form& form, const kvc_lookup_in* in) {
   return {q.flags, q.request, q.total_tokens, q.device_tokens, q.external_cap_tokens};
 }
 
+RetentionIn read_retention(Form& form, const kvc_retention_in* in) {
+  kvc_retention_in q{};
+  if (!form.read(in, q, sizeof q, "kvc_retention_in")) return {};
+  form.bits(q.flags, 0, "kvc_retention_in.flags");
+  return {q.flags, q.request, q.begin_tokens};
+}
+
 AllocIn read_alloc(Form& form, const kvc_alloc_in* in, const Layout& layout) {
   kvc_alloc_in a{};
   if (!form.read(in, a, kvc_alloc_in_least, "kvc_alloc_in")) return {};

@@ -90,6 +90,16 @@ CompleteOut read_complete_out(Form& form, const kvc_complete_out& out) {
   return mine;
 }
 
+RetentionOut read_retention_out(Form& form, const kvc_retention_out& out) {
+  RetentionOut mine{out.mode, {}};
+  constexpr std::uint64_t most = std::uint64_t{1} << 24U;
+  if (out.n_boundaries != 0 && form.array(out.boundaries, out.n_boundaries, sizeof *out.boundaries,
+                                          most, "kvc_retention_out.boundaries")) {
+    mine.boundaries.assign(out.boundaries, out.boundaries + out.n_boundaries);
+  }
+  return mine;
+}
+
 EndOut read_end_out(Form& form, const kvc_end_out& out) {
   return {out.job, read_blocks(form, out.held, "kvc_end_out.held")};
 }

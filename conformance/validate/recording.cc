@@ -162,8 +162,7 @@ Result<Recording> Recording::parse(std::string bytes, Cut cut) {
     in(call.head);
     Writer again(head);
     again(call.head);
-    if (!in.ok() || !call.body.starts_with(head) ||
-        call.head.slot >= static_cast<std::uint32_t>(Slot::count)) {
+    if (!in.ok() || !call.body.starts_with(head) || call.head.slot >= recorded_slots) {
       return wrong(fmt::format("has a call that cannot be read at byte {}", at));
     }
     call.body.remove_prefix(head.size());

@@ -8,7 +8,10 @@ namespace {
 
 // The call after any but a lookup: what the next lookup answers may differ.
 void no_lookup(Call& call) {
-  call.check([](const Check& c) { c.model.last_was_lookup = false; });
+  call.check([](const Check& c) {
+    c.model.last_was_lookup = false;
+    c.model.last_was_retention = false;
+  });
 }
 
 // Blocks that the host's block_of named in this call may be stored.
@@ -101,6 +104,7 @@ kvc_status lookup(kvc_sched* s, const kvc_lookup_in* in_c, kvc_lookup_out* out_c
   call.check([&](const Check& c) {
     if (box.judged()) after_lookup(c, in, status, out);
     c.model.last_was_lookup = true;
+    c.model.last_was_retention = false;
     c.model.last_lookup = in;
     c.model.last_status = status;
     c.model.last_answer = out;

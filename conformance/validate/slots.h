@@ -7,12 +7,15 @@
 
 namespace kvc::validate {
 
-// In the order of the table: the numbers of a recording.
+// In the order of the table: the numbers of a recording. Behind them, and in no recording, those of
+// extensions.
 enum class Slot : std::uint32_t {
 #define KVC_SLOT(slot, handle, role, attributes, minor, need, capability) slot,
 #include <kvc/kvc_calls.def>
+  retention_boundaries,  // of kvc.retention/1
   count
 };
+inline constexpr auto recorded_slots = static_cast<std::uint32_t>(Slot::retention_boundaries);
 
 enum class Role : std::uint8_t { ctl, sched, rank, any };
 enum class HandleOf : std::uint8_t { none, sched, rank };
@@ -30,7 +33,9 @@ inline constexpr std::array all_slots = std::to_array<SlotInfo>({
 #define KVC_SLOT(slot, handle, role, attributes, minor, need, capability) \
   {#slot, HandleOf::handle, Role::role, attributes},
 #include <kvc/kvc_calls.def>
+    {"boundaries", HandleOf::sched, Role::sched, KVC_ATTR_NOWAIT | KVC_ATTR_NOALLOC},
 });
+static_assert(all_slots.size() == static_cast<std::size_t>(Slot::count));
 
 constexpr const SlotInfo& info(Slot slot) { return all_slots[static_cast<std::size_t>(slot)]; }
 

@@ -31,6 +31,7 @@ void preempt(const Check& c, std::uint64_t id) {
   forget_tables(m, id, *r);
   r->must_resume = true;
   r->running = false;
+  r->states_listed = false;
   r->confirmed = 0;
 }
 
@@ -139,6 +140,7 @@ void check_handoff(const Check& c, const Handoff& h, const Told& told) {
     return wrong("the boundary is no multiple of the hash unit");
   }
   if (h.boundary > r->confirmed) return wrong(fmt::format("{} are confirmed", r->confirmed));
+  check_wanted(c, *r, h);
 }
 
 void check_candidate(const Check& c, const Candidate& n, const Told& told) {
