@@ -38,6 +38,18 @@ const char* word_of(StatesKind kind) {
   return "dense";
 }
 
+const char* word_of(CostGateKind kind) {
+  switch (kind) {
+    case CostGateKind::off:
+      break;
+    case CostGateKind::on:
+      return "on";
+    case CostGateKind::report:
+      return "report";
+  }
+  return "off";
+}
+
 std::string number_or(std::uint64_t value, std::uint64_t special, const char* word) {
   return value == special ? toml_quoted(word) : std::to_string(value);
 }
@@ -71,6 +83,9 @@ void read_shared_connector(TomlTable& table, SharedOptions& o) {
   take(o.store_deadline_ms, table.integer("store_deadline_ms", 1, day_ms));
   take(o.store_decode_blocks, table.boolean("store_decode_blocks"));
   take(o.single_flight, table.boolean("single_flight"));
+  take(o.cost_gate, table.word("cost_gate", {"off", "on", "report"}));
+  take(o.prefill_tokens_per_second,
+       table.integer_or_word("prefill_tokens_per_second", 1, 1'000'000'000, "auto", 0));
   take(o.event_ring_entries, table.integer("event_ring", 0, std::uint64_t{1} << 28U));
   take(o.plan_bytes_max,
        table.integer_or_word("plan_bytes_max", 4096, std::uint64_t{1} << 40U, "auto", 0));
@@ -117,6 +132,8 @@ std::string shared_connector_toml(const SharedOptions& o) {
       << "store_deadline_ms = " << o.store_deadline_ms << "\n"
       << "store_decode_blocks = " << flag(o.store_decode_blocks) << "\n"
       << "single_flight = " << flag(o.single_flight) << "\n"
+      << "cost_gate = " << toml_quoted(word_of(o.cost_gate)) << "\n"
+      << "prefill_tokens_per_second = " << number_or(o.prefill_tokens_per_second, 0, "auto") << "\n"
       << "event_ring = " << o.event_ring_entries << "\n"
       << "plan_bytes_max = " << number_or(o.plan_bytes_max, 0, "auto") << "\n";
   return out.str();

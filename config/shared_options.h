@@ -14,6 +14,7 @@ enum class IndexKind { chained, flat };
 enum class StatesKind { dense, tail, automatic };  // automatic: "auto"
 // How copies reach a CUDA device (docs/cuda.md)
 enum class CudaCopyPath { automatic, batch, loop, kernel };
+enum class CostGateKind { off, on, report };
 enum class DiskStoreWhen { write_through, on_eviction };
 enum class DiskIo { best, uring, threads };          // best: "auto"
 enum class EvictionKind { lru, arc, gdsf, hazard };  // hazard: "auto"
@@ -71,7 +72,10 @@ struct SharedOptions {
   std::uint64_t store_deadline_ms = 60'000;  // design 2.4
   bool store_decode_blocks = true;  // false: only positions below the prompt's end are stored
   bool single_flight = true;        // false: lookup never answers LATER for another request's load
-  std::uint32_t event_ring_entries = 65'536;  // 0: no events are kept
+  // Which hits are worth a load; report: counts only (docs/cost_gate.md)
+  CostGateKind cost_gate = CostGateKind::off;
+  std::uint64_t prefill_tokens_per_second = 0;  // 1 .. 10^9; 0: "auto", measured
+  std::uint32_t event_ring_entries = 65'536;    // 0: no events are kept
   std::uint64_t plan_bytes_max =
       0;  // 0: large enough for one load of max_total_tokens (design 2.3 Jobs)
 

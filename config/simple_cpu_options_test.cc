@@ -86,6 +86,8 @@ load_deadline_ms = 5
 store_deadline_ms = 6
 store_decode_blocks = false
 single_flight = false
+cost_gate = "report"
+prefill_tokens_per_second = 5000
 event_ring = 0
 plan_bytes_max = 1048576
 [host]
@@ -104,6 +106,8 @@ copy_threads = 64
   expected.store_deadline_ms = 6;
   expected.store_decode_blocks = false;
   expected.single_flight = false;
+  expected.cost_gate = kvc::config::CostGateKind::report;
+  expected.prefill_tokens_per_second = 5000;
   expected.event_ring_entries = 0;
   expected.plan_bytes_max = 1U << 20U;
   expected.host_bytes = 1'610'612'736;
@@ -121,6 +125,7 @@ BOOST_AUTO_TEST_CASE(parsing_the_effective_text_gives_the_same_options) {
   changed.held_device_blocks_max = 99;
   changed.plan_bytes_max = 1U << 22U;
   changed.single_flight = false;
+  changed.cost_gate = kvc::config::CostGateKind::on;
   changed.host_unlimited = true;
   changed.cuda_driver = "/opt/fake \"cuda\".so";
   changed.cuda_copy_path = kvc::config::CudaCopyPath::kernel;
@@ -145,6 +150,8 @@ BOOST_AUTO_TEST_CASE(parsing_the_effective_text_gives_the_same_options) {
                           "store_deadline_ms",
                           "store_decode_blocks",
                           "single_flight",
+                          "cost_gate",
+                          "prefill_tokens_per_second",
                           "event_ring",
                           "plan_bytes_max",
                           "bytes",
@@ -199,6 +206,10 @@ BOOST_AUTO_TEST_CASE(impossible_sizes_are_refused_with_place_key_value_and_range
             {"attach_steps = \"never\"", "\"unlimited\"", "from 0 to "});
   check_has(bad("[connector]\nheld_device_blocks_max = 0"), {"from 1 to ", "\"auto\""});
   check_has(bad("[connector]\nload_deadline_ms = 0"), {"load_deadline_ms = 0", "from 1 to "});
+  check_has(bad("[connector]\nprefill_tokens_per_second = 0"),
+            {"from 1 to 1000000000", "\"auto\""});
+  check_has(bad("[connector]\ncost_gate = true"), {"true", "a text"});
+  check_has(bad("[connector]\ncost_gate = \"maybe\""), {"\"off\", \"on\", \"report\""});
 }
 
 BOOST_AUTO_TEST_CASE(wrong_types_name_the_type_and_the_allowed_one) {
@@ -212,9 +223,10 @@ BOOST_AUTO_TEST_CASE(wrong_types_name_the_type_and_the_allowed_one) {
 }
 
 BOOST_AUTO_TEST_CASE(an_unknown_key_names_the_allowed_ones_and_the_nearest) {
-  check_has(bad("[connector]\nlease_step = 2"),
-            {"c.toml:2:1:", "unknown key \"lease_step\" in [connector]",
-             "did you mean \"lease_steps\"?", "attach_steps, event_ring,", "store_decode_blocks"});
+  check_has(
+      bad("[connector]\nlease_step = 2"),
+      {"c.toml:2:1:", "unknown key \"lease_step\" in [connector]", "did you mean \"lease_steps\"?",
+       "attach_steps, cost_gate, event_ring,", "store_decode_blocks"});
   check_has(bad("[hots]\nbytes = 1"),
             {"c.toml:1:2:", "unknown key \"hots\"", "\"host\"", "connector, cuda, disk, host"});
   const auto far = bad("[host]\nzzzzzzzz = 1");

@@ -379,6 +379,11 @@ class Drawer {
     toml.insert(at, fmt::format("states = \"{}\"\n", states[draw.below(std::size(states))]));
     const char* const eviction = evictions[draw.below(std::size(evictions))];
     if (!is_flat(world_.seed)) toml.insert(at, fmt::format("eviction = \"{}\"\n", eviction));
+    if (!draw.chance(1, 4)) return;
+    toml.insert(at, fmt::format("cost_gate = \"{}\"\n", draw.chance(1, 4) ? "report" : "on"));
+    if (draw.chance(1, 2)) {
+      toml.insert(at, fmt::format("prefill_tokens_per_second = {}\n", 1U << draw.below(20)));
+    }
   }
 
   static void lazy(std::string& toml) {

@@ -86,6 +86,18 @@ StateRule states_of(config::StatesKind kind) {
   return StateRule::dense;
 }
 
+CostGateMode gate_mode_of(config::CostGateKind kind) {
+  switch (kind) {
+    case config::CostGateKind::off:
+      break;
+    case config::CostGateKind::on:
+      return CostGateMode::on;
+    case config::CostGateKind::report:
+      return CostGateMode::report;
+  }
+  return CostGateMode::off;
+}
+
 disk::DiskTierOptions disk_options(const OpenConfig& open, const config::DiskOptions& o,
                                    std::uint32_t blocks_per_chunk, HostAdapter& host) {
   constexpr std::uint64_t ns_per_ms = 1'000'000;
@@ -129,6 +141,7 @@ void take_shared(const config::SharedOptions& o, FlowOptions& s) {
   s.states = states_of(o.states);
   s.store_decode_blocks = o.store_decode_blocks;
   s.single_flight = o.single_flight;
+  s.cost_gate = {gate_mode_of(o.cost_gate), o.prefill_tokens_per_second};
   s.event_ring_entries = o.event_ring_entries;
   s.plan_bytes_max = o.plan_bytes_max;
   if (o.disk.paths.empty()) return;

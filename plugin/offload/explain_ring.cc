@@ -94,6 +94,12 @@ void append_json(std::string& out, const ExplainRecord& r) {
       r.attached, r.last_total.n, r.last_device.n, r.last_external.n, name_of(r.last_why),
       r.lost_no_state.n, r.lost_to_drafts.n, r.loads, r.loads_ok, r.loads_failed, r.loaded.n);
   append_offers(out, r.offers);
+  if (r.gate != GateDecision::none) {
+    fmt::format_to(std::back_inserter(out),
+                   ",\"cost_gate\":{{\"decision\":\"{}\",\"load_us\":{},\"recompute_us\":{},"
+                   "\"left_on_disk_tokens\":{}}}",
+                   name_of(r.gate), r.gate_load_us, r.gate_recompute_us, r.gate_left_on_disk.n);
+  }
   out += '}';
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "plugin/core/counters.h"
+#include "plugin/offload/cost_gate.h"
 #include "plugin/offload/scheduler_role.h"
 
 namespace kvc {
@@ -26,7 +27,11 @@ struct ExplainRecord {
   Tokens last_device;
   Tokens last_external;
   Why last_why = Why::none;
-  Tokens lost_no_state;  // of the last lookup: what full attention alone could serve beyond it
+  GateDecision gate = GateDecision::none;  // of the cost gate, the last one; with what it expected
+  std::uint64_t gate_load_us = 0;
+  std::uint64_t gate_recompute_us = 0;
+  Tokens gate_left_on_disk;  // of the last lookup: tokens on disk that were not worth reading
+  Tokens lost_no_state;      // of the last lookup: what full attention alone could serve beyond it
   Tokens lost_to_drafts;
   std::uint64_t loads = 0;
   std::uint64_t loads_ok = 0;

@@ -73,6 +73,8 @@ struct Job {
   std::uint64_t started_ns = 0;
   Tokens begin;  // loads: tokens [begin, end)
   Tokens end;
+  Tokens from_disk;                 // loads: so many of them are read from disk first
+  std::uint64_t gate_beats_ns = 0;  // loads: a probe of the cost gate (CostGate::loaded)
   std::uint64_t copies = 0;
   std::uint64_t entries = 0;              // stores: copies that close one
   std::vector<std::uint64_t> ended_bits;  // one per rank

@@ -12,6 +12,7 @@
 #include "plugin/coordinator/tier_index.h"
 #include "plugin/core/prefetch.h"
 #include "plugin/core/zeroed.h"
+#include "plugin/offload/cost_gate.h"
 #include "plugin/offload/explain_ring.h"
 #include "plugin/offload/hold_book.h"
 #include "plugin/offload/id_history.h"
@@ -46,6 +47,33 @@ struct GroupProgress {
   bool wait_retry = false;  // one of them was refused for another reason: try again next step
   std::uint32_t blocks_per_chunk = 1;  // cells of one position of the tier
   ZeroedArray<BlockId> cells;
+};
+
+// What the cost gate said of the hit that ends at `end`, of which `disk` tokens are on disk: asked
+// again it says the same. Until the request is admitted or preempted, and until a reset.
+struct GateMemo {
+  Tokens start;
+  Tokens end;
+  Tokens disk;
+  GateAnswer answer;  // none: nothing was asked
+  [[nodiscard]] bool of(Tokens hit_start, Tokens hit_end, Tokens on_disk) const {
+    return answer.decision != GateDecision::none && start == hit_start && end == hit_end &&
+           disk == on_disk;
+  }
+};
+
+// The same of a hit that ends at `with_disk`, beside one that the host tier alone serves up to
+// `without`.
+struct DiskMemo {
+  Tokens start;
+  Tokens without;
+  Tokens with_disk;
+  Tokens disk;
+  DiskAnswer answer;
+  [[nodiscard]] bool of(const DiskMemo& other) const {
+    return start == other.start && without == other.without && with_disk == other.with_disk &&
+           disk == other.disk;
+  }
 };
 
 // Threads: scheduler role only. A live request is in the table of ids; one that is over stays as a
@@ -95,6 +123,10 @@ struct alignas(64) Request {
   std::uint32_t fills = 0;  // from disk, that have not ended
   RunId disk_run = no_run;  // of the disk tier's index; open from its first use on
   bool host_only = false;   // its hit on disk could not be served: until admitted
+  GateMemo gate;
+  DiskMemo gate_disk;
+  Tokens computed_from;              // of this admission: what the device had and what was loaded
+  std::uint64_t prefilled_step = 0;  // the last one that computed a part of its prompt
   PagedVector<std::byte> keys;
   std::vector<GroupProgress> groups;
   ExplainRecord explain;

@@ -19,6 +19,7 @@ void Admissions::admit(RequestIndex index) {
     r.attach_answers = 0;
     r.reset_noted = false;
     r.host_only = false;
+    forget_gate(r);
     r.next_due = Tokens{};
     ++r.explain.admissions;
   }
@@ -66,6 +67,8 @@ void Admissions::preempt(RequestIndex index) {
   r.confirmed = Tokens{};
   r.next_due = Tokens{};
   r.attach_answers = 0;
+  r.computed_from = Tokens{};
+  forget_gate(r);
   r.explain.preemptions += ran;
   r.explain.phase = RequestPhase::waiting;
   core_.counters.preemptions += ran;

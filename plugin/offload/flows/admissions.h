@@ -27,6 +27,11 @@ class Admissions {
                   std::span<const NamedRange> named = {});
   // set_tables would fill the empty table of the group, whatever the entries are.
   [[nodiscard]] bool fills_table(const Request& r, GroupId group, const TableView& table) const;
+  // The cost gate is asked anew.
+  static void forget_gate(Request& r) {
+    r.gate = {};
+    r.gate_disk = {};
+  }
   // Blocks handed off by the request no longer count as named by it. Requires nothing.
   void disown_handoffs(RequestIndex index);
   // How many held blocks of the request will be in no table once it is over.

@@ -194,6 +194,7 @@ void CompletionFlow::give_verdict(Job& job) {
   ++(is_ok(status)               ? counters.loads_ok
      : status == Code::cancelled ? counters.loads_cancelled
                                  : counters.loads_failed);
+  if (is_ok(status)) tell_gate(job);
   Request& r = core_.requests[job.request_index];
   if (r.id != job.request || r.load != job.id) return;
   r.load = 0;
@@ -209,6 +210,16 @@ void CompletionFlow::give_verdict(Job& job) {
     ++r.explain.loads_failed;
   }
   core_.touch_explain(job.request_index);
+}
+
+// What the request waited for its load, from its plan on. One that a forward reads layer by layer
+// is as long as that.
+void CompletionFlow::tell_gate(const Job& job) {
+  if (!core_.gate.watches() || job.copies == 0 || job.in_step) return;
+  // Blocks in front of the hit were read, too, and nothing of it: it says nothing.
+  if (job.from_disk == Tokens{} && core_.disk.fill_bytes(job.id) != 0) return;
+  core_.gate.loaded(core_.cost_of(job.begin, job.end, job.from_disk),
+                    core_.host.now_ns() - job.started_ns, job.gate_beats_ns);
 }
 
 void CompletionFlow::stored_event(RequestIndex index, SlotId entry) {

@@ -43,6 +43,7 @@ class CompletionFlow final : private TierListener {
   void condemn(SlotId entry);
   void overdue(Job& job);
   void give_verdict(Job& job);
+  void tell_gate(const Job& job);
   void end_job(Job& job);
   void end_store_copy(const Job& job, CopyRecord& copy);
   void end_copy(CopyRecord& copy);

@@ -50,10 +50,23 @@ SchedulerCore::SchedulerCore(Geometry layout, Geometry tier_layout, const OpenLi
       jobs(open.ranks),
       offer_counter(opts.store_threshold, opts.max_tracker_size, open.key_bytes),
       store_filter(tier_geometry, opts.store_reachable_only),
+      gate(opts.cost_gate),
       faults(services) {
   hold_budget = opts.held_device_blocks_max != 0 ? opts.held_device_blocks_max
                                                  : default_budget(geometry, open);
   leases.set_disk(disk.index());
+}
+
+// Blocks of a hit are much alike, so that its part on disk is as large as its share of the tokens.
+HitCost SchedulerCore::cost_of(Tokens begin, Tokens end, Tokens on_disk) const {
+  HitCost cost{end - begin, {}, {}};
+  for_each_needed_range(geometry, begin, end,
+                        [&](GroupId g, std::uint64_t first, std::uint64_t behind) {
+                          cost.bytes += Bytes{(behind - first) * block_bytes[g]};
+                        });
+  const double share = static_cast<double>(on_disk.n) / static_cast<double>(cost.tokens.n);
+  cost.disk = Bytes{static_cast<std::uint64_t>(share * static_cast<double>(cost.bytes.n))};
+  return cost;
 }
 
 std::uint64_t SchedulerCore::pending_offers() const {

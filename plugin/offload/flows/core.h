@@ -7,6 +7,7 @@
 
 #include "plugin/coordinator/geometry.h"
 #include "plugin/coordinator/lookup.h"
+#include "plugin/offload/cost_gate.h"
 #include "plugin/offload/event_ring.h"
 #include "plugin/offload/explain_ring.h"
 #include "plugin/offload/flows/disk_flow.h"
@@ -77,6 +78,7 @@ struct SchedulerCore {
   JobTable jobs;
   OfferCounter offer_counter;
   StoreFilter store_filter;
+  CostGate gate;
   OfferLedger ledger;
   ExplainRing explain;
   PeerFaults faults;
@@ -125,6 +127,8 @@ struct SchedulerCore {
     r.dirty = true;
     dirty.push_back(index);
   }
+  // What a load of the prefix [begin, end) is for the gate; so many tokens of it are on disk.
+  [[nodiscard]] HitCost cost_of(Tokens begin, Tokens end, Tokens on_disk) const;
   // Ends the request's lease, if any.
   void end_lease(Request& r) {
     if (r.lease == no_lease) return;

@@ -178,6 +178,7 @@ void LoadFlow::fill(Job& job, RequestIndex index) {
   Request& r = core_.requests[index];
   const KeyView keys = core_.requests.keys(r);
   KVC_CHECK(parts_.size() == held_.size());
+  job.gate_beats_ns = probe_of(r, job.end);
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     const HeldRange& range = held_[i];
     const std::size_t end = i + 1 < parts_.size() ? parts_[i + 1].first : entries_.size();
@@ -233,6 +234,8 @@ bool LoadFlow::fill_from_disk(Job& job, RequestIndex index, const Hit& hit) {
       job, [&](CopyRecord& copy) { copy.pinned = copy.pinned && core_.tier.readable(copy.entry); });
   r.open_copies += static_cast<std::uint32_t>(job.copies);
   const Tokens disk = std::min(need.tokens, job.end - job.begin);
+  job.from_disk = disk;
+  job.gate_beats_ns = probe_of(r, job.end);
   if (disk > Tokens{}) media_.push_back({Medium::disk, disk});
   return true;
 }
@@ -273,7 +276,7 @@ Result<AllocResult> LoadFlow::alloc_update(RequestId request, Tokens accepted,
   if (Status s = take_blocks(r, accepted, tables); !s.ok()) return s;
   Job& job = core_.jobs.create(JobKind::load, r.id, index);
   job.begin = r.device;
-  job.end = r.device + accepted;
+  r.computed_from = job.end = r.device + accepted;
   job.started_ns = core_.host.now_ns();
   core_.tier.schedule(r.run);
   admissions_.ask(index);
@@ -306,6 +309,17 @@ Result<AllocResult> LoadFlow::alloc_update(RequestId request, Tokens accepted,
   core_.disk.settle_notes();
   if (disk < accepted) media_.insert(media_.begin(), {Medium::host, accepted - disk});
   return AllocResult{job.id, held_, media_};
+}
+
+// What the load must take less than to prove the cost gate wrong; 0: it is no probe.
+std::uint64_t LoadFlow::probe_of(const Request& r, Tokens end) {
+  const GateMemo& memo = r.gate;
+  if (memo.answer.decision == GateDecision::probe && memo.start == r.device && memo.end == end) {
+    return memo.answer.recompute_ns;
+  }
+  const DiskMemo& disk = r.gate_disk;
+  const bool probed = disk.answer.choice == DiskChoice::probe && disk.start == r.device;
+  return probed && disk.with_disk == end ? disk.answer.beats_ns : 0;
 }
 
 void LoadFlow::cancel_unplanned(Request& r) {

@@ -50,6 +50,7 @@ class LoadFlow {
                                           BlockId block);
   void drop_holds();
   void unname(std::span<const TableView> tables);
+  [[nodiscard]] static std::uint64_t probe_of(const Request& r, Tokens end);
   void fill(Job& job, RequestIndex index);
   // The hit counts blocks on disk: opens the fill, and the copies read its slots. False: it cannot
   // be served, nothing changed.

@@ -110,8 +110,38 @@ Code LookupFlow::look_deeper(RequestIndex index, Tokens device, Tokens max_token
     need = disk.need_of(deep_, core_.requests.keys(r));
     if (need.entries > room) return Code::ok;
   }
-  if (!need.pending) std::swap(scratch_, deep_);
+  if (need.pending || !disk_pays(r, need.tokens)) return Code::ok;
+  std::swap(scratch_, deep_);
+  disk_tokens_ = std::min(need.tokens, scratch_.external());
   return Code::ok;
+}
+
+bool LookupFlow::pays(Request& r) {
+  if (!core_.gate.watches()) return true;
+  if (!r.gate.of(scratch_.start, scratch_.tokens, disk_tokens_)) {
+    r.gate = {
+        scratch_.start, scratch_.tokens, disk_tokens_,
+        core_.gate.decide(core_.cost_of(scratch_.start, scratch_.tokens, disk_tokens_), r.id)};
+    r.explain.gate = r.gate.answer.decision;
+    r.explain.gate_load_us = r.gate.answer.load_ns / 1000;
+    r.explain.gate_recompute_us = r.gate.answer.recompute_ns / 1000;
+  }
+  return r.gate.answer.loads();
+}
+
+bool LookupFlow::disk_pays(Request& r, Tokens disk) {
+  // With nothing in the host tier it is the whole hit that pays or does not.
+  if (!core_.gate.watches() || scratch_.external() == Tokens{}) return true;
+  DiskMemo asked{scratch_.start, scratch_.tokens, deep_.tokens, disk, {}};
+  if (!r.gate_disk.of(asked)) {
+    asked.answer = core_.gate.choose(
+        core_.cost_of(scratch_.start, scratch_.tokens, {}),
+        core_.cost_of(deep_.start, deep_.tokens, std::min(disk, deep_.external())), r.id);
+    r.gate_disk = asked;
+  }
+  if (r.gate_disk.answer.choice != DiskChoice::without) return true;
+  r.explain.gate_left_on_disk = deep_.tokens - scratch_.tokens;
+  return false;
 }
 
 LookupAnswer LookupFlow::find(RequestIndex index, const LookupQuery& query) {
@@ -136,6 +166,7 @@ LookupAnswer LookupFlow::find(RequestIndex index, const LookupQuery& query) {
     r.explain.lost_no_state = scratch_.attention_tokens - scratch_.tokens;
   }
   r.explain.lost_to_drafts = scratch_.dropped_for_drafts;
+  r.explain.gate_left_on_disk = disk_tokens_ = Tokens{};
   core_.counters.tokens_lost_no_state += r.explain.lost_no_state.n;
   core_.counters.draft_dropped_tokens += r.explain.lost_to_drafts.n;
   if (look_deeper(index, query.device, max_tokens) == Code::later) {
@@ -152,6 +183,7 @@ LookupAnswer LookupFlow::find(RequestIndex index, const LookupQuery& query) {
     ++core_.counters.lookups_attached;
     return {Code::later, Tokens{}, Why::attached};
   }
+  if (!pays(r)) return {Code::ok, Tokens{}, Why::cost_gate};
   RequestIndex dropped = no_request;
   r.lease = core_.leases.open(index, core_.step, max_tokens, scratch_, dropped);
   if (dropped != no_request) core_.requests[dropped].lease = no_lease;
@@ -163,6 +195,7 @@ LookupAnswer LookupFlow::note(RequestIndex index, const LookupQuery& query, Look
   Request& r = core_.requests[index];
   r.device = query.device;
   r.offered = answer.external;
+  r.computed_from = query.device;
   ++core_.counters.lookups;
   core_.counters.lookup_hit_tokens += answer.external.n;
   ++r.explain.lookups;

@@ -30,11 +30,16 @@ class LookupFlow {
   [[nodiscard]] Code look_deeper(RequestIndex index, Tokens device, Tokens max_tokens);
   [[nodiscard]] bool search_both(const Request& r, Tokens device, Tokens max_tokens);
   [[nodiscard]] bool attached(RequestIndex index, Tokens start, Tokens end);
+  // The cost gate: whether scratch_, of which disk_tokens_ are on disk, is to be loaded.
+  [[nodiscard]] bool pays(Request& r);
+  // Whether deep_, of which `disk` tokens are on disk, is better than scratch_, which needs none.
+  [[nodiscard]] bool disk_pays(Request& r, Tokens disk);
 
   SchedulerCore& core_;
   Admissions& admissions_;
   Hit scratch_;
   Hit deep_;
+  Tokens disk_tokens_;     // of scratch_, as find left it
   bool full_only_ = true;  // every cacheable group is full attention
 };
 

@@ -5,6 +5,7 @@
 
 #include "plugin/coordinator/state_rule.h"
 #include "plugin/coordinator/tier_index.h"
+#include "plugin/offload/cost_gate.h"
 
 namespace kvc {
 
@@ -38,6 +39,7 @@ struct FlowOptions {
   // 0: by the largest request and step. Of loads and stores: disk jobs come on top.
   std::uint64_t plan_bytes_max = 0;
   DiskFlowOptions disk;
+  CostGateOptions cost_gate;  // which hits are worth a load (docs/cost_gate.md)
 };
 
 }  // namespace kvc

@@ -224,9 +224,20 @@ void PlanFlow::schedule(const ScheduledRequest& s, RequestIndex& row, StoreSelec
   if (!r.admitted || r.load_failed) admissions_.admit(index);
   admissions_.set_tables(index, s.tables);
   core_.tier.schedule(r.run);
+  const Tokens before = r.confirmed;
   if (!take_confirmed(index, s)) return;
+  if (core_.gate.measures_prefill()) note_prefill(r, before);
   if (!r.dirty) core_.explain.put_confirmed(r.explain_ticket, r.confirmed);
   planner_.offer_step(index, selection);
+}
+
+void PlanFlow::note_prefill(Request& r, Tokens before) {
+  if (r.prefilled_step != 0 && r.prefilled_step + 1 == core_.step) core_.gate.went_on();
+  const Tokens from = std::max(before, r.computed_from);
+  const Tokens end = std::min(r.confirmed, r.prompt);
+  if (end <= from) return;
+  r.prefilled_step = core_.step;
+  core_.gate.prefilled(end - from);
 }
 
 bool PlanFlow::encode(Job& job) {
@@ -300,6 +311,7 @@ Result<PlanResult> PlanFlow::build(const StepRecord& step) {
   lookups_.end_old_leases();
   encoder_.begin(core_.epoch, step.step);
   fill_room_ = core_.disk.fill_room();
+  if (core_.gate.measures_prefill()) core_.gate.begin_step(core_.host.now_ns());
   encode_waiting(JobKind::load);
   encode_waiting(JobKind::store);
   preempt(step.preempted);
@@ -311,6 +323,7 @@ Result<PlanResult> PlanFlow::build(const StepRecord& step) {
   KVC_CHECK(evicted == nullptr || selection.job() == nullptr);
   encode_new(evicted != nullptr ? evicted : selection.job());
   core_.requests.forget_notices();
+  core_.gate.end_step();
   core_.disk.settle_notes();
   core_.disk.encode(encoder_);
   return PlanResult{step.step, jobs_, encoder_.finish()};

@@ -49,6 +49,8 @@ class PlanFlow {
   void schedule(const ScheduledRequest& s, RequestIndex& row, StoreSelection& selection);
   // False: this element is bad, nothing is offered.
   [[nodiscard]] bool take_confirmed(RequestIndex index, const ScheduledRequest& s);
+  // The cost gate learns what the step computes of the request's prompt, behind `before`.
+  void note_prefill(Request& r, Tokens before);
   void encode_waiting(JobKind kind);
   [[nodiscard]] bool encode(Job& job);
   void encode_new(Job* job);

@@ -58,8 +58,27 @@ std::array<std::uint64_t, of_disk> disk_numbers(const DiskFlow& d) {
   };
 }
 
+constexpr std::size_t of_gate = 9;
+
 // Those before them.
-std::array<std::uint64_t, stat_names.size() - of_disk> role_numbers(const SchedulerCore& core) {
+std::array<std::uint64_t, of_gate> gate_numbers(const CostGate& gate) {
+  const CostGateCounters& c = gate.counters();
+  return {
+      c.decisions,
+      c.refused,
+      c.refused_tokens.n,
+      c.disk_left,
+      c.unmeasured,
+      c.probes,
+      gate.report().host.bytes_per_second,
+      gate.report().disk.bytes_per_second,
+      gate.report().prefill_tokens_per_second,
+  };
+}
+
+// And the rest.
+std::array<std::uint64_t, stat_names.size() - of_disk - of_gate> role_numbers(
+    const SchedulerCore& core) {
   const TierIndexCounters& index = core.tier.numbers();
   const PolicyNumbers policy = core.tier.policy();
   const RoleCounters& c = core.counters;
@@ -136,8 +155,11 @@ RoleNumbers numbers_of(const SchedulerCore& core) {
   n.offers = core.ledger.counts();
   n.pending = pending_of(core);
   const auto role = role_numbers(core);
+  const auto gate = gate_numbers(core.gate);
   const auto disk = disk_numbers(core.disk);
-  std::copy(disk.begin(), disk.end(), std::copy(role.begin(), role.end(), n.stats.begin()));
+  auto* at = std::copy(role.begin(), role.end(), n.stats.begin());
+  at = std::copy(gate.begin(), gate.end(), at);
+  std::copy(disk.begin(), disk.end(), at);
   return n;
 }
 

@@ -12,7 +12,7 @@ namespace kvc {
 // Monotonic unless the name ends in _now. The counters of aliases and directories are 0 in this
 // connector: no slot has two keys, and the offsets of tails never overflow. Those of the disk tier
 // count entries of all ranks as one.
-inline constexpr std::array<std::string_view, 84> stat_names{
+inline constexpr std::array<std::string_view, 93> stat_names{
     "host_slots_total",
     "host_slots_used_now",
     "host_slots_leaked_now",
@@ -75,6 +75,15 @@ inline constexpr std::array<std::string_view, 84> stat_names{
     "retention_questions",
     "retention_boundaries",
     "loads_in_step",
+    "cost_gate_decisions",
+    "cost_gate_refused",
+    "cost_gate_refused_tokens",
+    "cost_gate_disk_left",
+    "cost_gate_unmeasured",
+    "cost_gate_probes",
+    "cost_gate_host_bytes_per_second_now",
+    "cost_gate_disk_bytes_per_second_now",
+    "cost_gate_prefill_tokens_per_second_now",
     "disk_used_bytes_now",
     "disk_budget_bytes_now",
     "disk_evictions",

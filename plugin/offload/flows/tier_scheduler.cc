@@ -136,6 +136,10 @@ void TierScheduler::publish() {
   }
   core_.dirty.clear();
   numbers_.publish(numbers_of(core_));
+  if (gate_measured_ != core_.gate.measured()) {
+    gate_measured_ = core_.gate.measured();
+    gate_report_.publish(core_.gate.report());
+  }
   if (rank_labels_.empty()) return;
   const std::uint64_t learned = core_.tier.policy().refreshes;
   if (learned != learned_) report_.publish(core_.tier.policy_report());
@@ -358,6 +362,7 @@ Status TierScheduler::reset(bool invalidate) {
       g.tail_done = false;
     }
     r.next_due = Tokens{};
+    Admissions::forget_gate(r);
     r.stale = r.stale || invalidate;
   }
   completions_.reset_jobs(invalidate);
@@ -408,13 +413,13 @@ std::string TierScheduler::explain_all() const {
       "{},"
       "\"max_leases\":{},\"attach_steps\":{},\"held_device_blocks_max\":{},"
       "\"load_deadline_ms\":{},\"store_decode_blocks\":{},\"single_flight\":{},"
-      "\"event_ring\":{}}},\"disk\":{},\"gates\":[",
+      "\"event_ring\":{}}},\"cost_gate\":{},\"disk\":{},\"gates\":[",
       policy_->name(), policy_->explain_options(),
       o.chained_index && core_.geometry.chain() ? "chained" : "flat",
       kvc::name_of(core_.tier.eviction()), kvc::name_of(o.states), o.lease_steps, o.max_leases,
       o.attach_steps == UINT64_MAX ? "\"unlimited\"" : std::to_string(o.attach_steps),
       core_.hold_budget, o.load_deadline_ms, o.store_decode_blocks, o.single_flight,
-      o.event_ring_entries, core_.disk.explain());
+      o.event_ring_entries, kvc::explain(o.cost_gate, gate_report_.read()), core_.disk.explain());
   for (std::size_t i = 0; i < gates_.size(); ++i) {
     out += i == 0 ? "{\"feature\":" : ",{\"feature\":";
     append_json_string(out, gates_[i].feature);

@@ -105,6 +105,8 @@ class TierScheduler final : public SchedulerRole {
   std::uint64_t learned_ = 0;               // refreshes of the policy that report_ knows
   Snapshot<RoleNumbers> numbers_;
   Snapshot<PolicyReport> report_;
+  std::uint64_t gate_measured_ = 0;  // measurements that gate_report_ knows
+  Snapshot<CostGateReport> gate_report_;
 };
 
 }  // namespace kvc

@@ -22,6 +22,7 @@ struct WorldOptions {
   std::uint32_t blocks_per_chunk = 1;
   bool device_cache = false;  // some requests find a prefix on the device
   bool decode_blocks = true;
+  CostGateOptions cost_gate;
   MakeRole make = make_simple_cpu_scheduler;
 };
 
@@ -122,6 +123,7 @@ class ByteWorld {
     if (!o.lazy) o.eviction = static_cast<Eviction>(random_.below(4));
     o.blocks_per_chunk = options_.blocks_per_chunk;
     o.store_decode_blocks = options_.decode_blocks;
+    o.cost_gate = options_.cost_gate;
     return o;
   }
   OpenLimits limits() const {
@@ -285,6 +287,11 @@ class ByteWorld {
     const std::uint64_t blocks = (total - 1) / options_.layout.s;
     r->device = options_.device_cache ? random_.between(0, blocks) * options_.layout.s : 0;
     const LookupAnswer answer = rig_.lookup(r->id, r->device);
+    if (answer.code == Code::ok) {  // asked again it answers the same (KVC-P-064)
+      const LookupAnswer again = rig_.lookup(r->id, r->device);
+      BOOST_REQUIRE(again.code == Code::ok);
+      BOOST_REQUIRE(again.external == answer.external && again.why == answer.why);
+    }
     if (answer.code == Code::later || random_.chance(1, 5)) return;
     std::uint64_t accepted = answer.external.n;
     const std::uint64_t units = accepted / options_.layout.h;

@@ -52,6 +52,23 @@ BOOST_AUTO_TEST_CASE(full_attention_on_two_ranks) {
   BOOST_TEST(enough_loads(run(o, 250)));
 }
 
+// Loads take half a minute and more in these worlds, and a token to compute a second: some pay.
+BOOST_AUTO_TEST_CASE(full_attention_behind_a_cost_gate) {
+  WorldOptions o;
+  o.layout = {{full(16)}, 16, 16, 1};
+  o.cost_gate = {CostGateMode::on, 1};
+  BOOST_TEST(enough_loads(run(o, 250)));
+}
+
+BOOST_AUTO_TEST_CASE(windows_behind_a_cost_gate_that_measures_prefill) {
+  WorldOptions o;
+  o.layout = {{full(16), sliding(16, 48)}, 16, 16, 1};
+  o.slots = 24;
+  o.device_blocks = 96;
+  o.cost_gate = {CostGateMode::on, 0};
+  BOOST_TEST(enough_loads(run(o, 250)));
+}
+
 BOOST_AUTO_TEST_CASE(windows) {
   WorldOptions o;
   o.layout = {{full(16), sliding(16, 48)}, 16, 16, 1};
