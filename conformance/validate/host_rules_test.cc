@@ -3,6 +3,9 @@
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 
+#include <kvc/kvc_layerwise.h>
+
+#include "conformance/validate/layerwise.h"
 #include "conformance/validate/table.h"
 #include "conformance/validate/tests/planted_test.h"
 
@@ -343,6 +346,85 @@ BOOST_DATA_TEST_CASE(a_wrong_step_names_its_rule, boost::unit_test::data::make(s
 }
 BOOST_DATA_TEST_CASE(a_wrong_transport_names_its_rule, boost::unit_test::data::make(transport), p) {
   check(p);
+}
+
+// kvc.layerwise/1: a load that runs in step.
+const kvc_layerwise_api& begin_in_step(Host& h) {
+  static const kvc_layerwise_api right{
+      sizeof right, 0,
+      [](kvc_sched*, const kvc_load_in_step*) noexcept -> kvc_status { return KVC_OK; },
+      [](kvc_rank*, std::uint64_t, std::uint32_t, kvc_fence*) noexcept -> kvc_status {
+        return KVC_OK;
+      }};
+  script().extension = [](kvc_bytes) -> const void* { return &right; };
+  begin_load(h);
+  const auto& mine = *static_cast<const kvc_layerwise_api*>(layerwise_before(&right));
+  const kvc_load_in_step in{sizeof in, 0, 1, h.allocated.job};
+  BOOST_TEST(mine.load_in_step(h.sched, &in) == KVC_OK);
+  return mine;
+}
+
+BOOST_AUTO_TEST_CASE(a_load_in_step_may_be_scheduled_with_the_tokens_of_the_device) {
+  Host h;
+  h.open();
+  const kvc_layerwise_api& layers = begin_in_step(h);
+  h.schedule(1, 0, {1, 2, 3});
+  BOOST_TEST(h.build() == KVC_OK);
+  BOOST_TEST(h.submit() == KVC_OK);
+  kvc_fence fence{};
+  fence.struct_size = sizeof fence;
+  BOOST_TEST(layers.layer_fence(h.rank, 1, 0, &fence) == KVC_OK);
+  BOOST_TEST(h.progress() == KVC_OK);
+  BOOST_TEST(h.complete() == KVC_OK);
+  h.schedule(1, 48, {});
+  BOOST_TEST(h.step() == KVC_OK);
+  BOOST_TEST(h.end(1, 48, {1, 2, 3}) == KVC_OK);
+  h.close();
+  BOOST_TEST(found_texts() == "");
+  // What no side has is refused, without a finding.
+  const kvc_load_in_step in{sizeof in, 0, 1, 1};
+  BOOST_TEST(layers.load_in_step(nullptr, &in) == KVC_E_ARG);
+  BOOST_TEST(layers.layer_fence(nullptr, 1, 0, &fence) == KVC_E_ARG);
+}
+
+BOOST_AUTO_TEST_CASE(tokens_that_come_of_a_load_in_step_are_not_confirmed_before_its_verdict) {
+  Host h;
+  h.open();
+  begin_in_step(h);
+  h.schedule(1, 48, {1, 2, 3});
+  h.step();
+  BOOST_REQUIRE(!found_rules().empty());
+  BOOST_TEST(found_rules().front() == "KVC-H-071", found_texts());
+}
+
+BOOST_AUTO_TEST_CASE(a_failed_load_in_step_preempts_its_request) {
+  for (const bool told : {false, true}) {
+    Host h;
+    h.open();
+    begin_in_step(h);
+    script().end_status = KVC_E_IO;
+    h.schedule(1, 0, {1, 2, 3});
+    h.step();
+    if (told) h.preempted = {1};
+    if (told) h.step();
+    script().end_status = KVC_OK;
+    script().offer = 0;
+    if (!told) h.alloc(1, 0, {1, 2, 3});
+    if (told) {
+      h.lookup(1, 48);
+      h.alloc(1, 0, {1, 2, 3});
+    }
+    h.schedule(1, 48, {1, 2, 3}, 0, told ? KVC_STEP_RESUMED : 0U);
+    h.step();
+    BOOST_TEST_CONTEXT(found_texts()) {
+      if (told) {
+        BOOST_TEST(found_rules().empty());
+      } else {
+        BOOST_REQUIRE(!found_rules().empty());
+        BOOST_TEST(found_rules().front() == "KVC-H-071");
+      }
+    }
+  }
 }
 
 // The control of the rows above: nothing changed, nothing found.

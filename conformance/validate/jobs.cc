@@ -124,6 +124,8 @@ void take_verdict(const Check& c, const Verdict& v, const CompleteOut& out) {
   Request* const r = m.find(job.request);
   if (r != nullptr && r->open_load == v.job) {
     r->open_load = 0;
+    r->lost_step = r->in_step && r->running && v.status < 0 && !m.layout.rank_verdicts();
+    r->in_step = false;
     // Under KVC_HOST_RANK_VERDICTS it may run already, on what the ranks said.
     if (v.status < 0 && !r->running) {
       forget_tables(m, job.request, *r);

@@ -100,6 +100,7 @@ void take_load(const Check& c, const AllocIn& in, Request& r, const AllocOut& ou
   job.firm_lease = m.leases.contains(in.request) && in.accepted == r.offered &&
                    r.lease_failures == m.failures && m.leases.size() <= leases_promised;
   r.open_load = out.job;
+  r.in_step = false;
   for (const Block& b : out.held) hold(m, out.job, in.request, b);
 }
 

@@ -95,6 +95,7 @@ void before_lookup(const Check& c, const LookupIn& in) {
     forget_tables(m, in.request, *r);
     r->running = false;
     r->noticed = true;
+    r->lost_step = false;
     r->must_resume = true;
     r->states_listed = false;
     r->confirmed = 0;

@@ -60,6 +60,8 @@ struct Request {
   std::uint64_t offer_max = 0;       // what the last lookup may have answered at most
   std::uint64_t lease_failures = 0;  // jobs that had failed when the newest lease began
   std::uint64_t open_load = 0;       // job without verdict; 0: none
+  bool in_step = false;              // it is one of kvc.layerwise/1
+  bool lost_step = false;            // that failed, and its preemption was not told yet
   bool load_failed = false;          // until it is admitted once
 
   // kvc.retention/1: the last answer of this admission is a list, and this is it.

@@ -18,6 +18,7 @@ void preempt(const Check& c, std::uint64_t id) {
     return;
   }
   if (!r->tracked) return;
+  r->lost_step = false;
   if (r->noticed) {  // a lookup told it before; its tables may be new ones
     r->noticed = false;
     return;
@@ -99,7 +100,18 @@ void schedule(const Check& c, const Scheduled& s) {
     return;
   }
   if (!r->tracked) return;
-  if (r->open_load != 0 && !ranks_say_loaded(m, r->open_load)) {
+  if (r->lost_step) {
+    c.find("KVC-H-071", fmt::format("the load in step of request {} failed, and it goes on without "
+                                    "a preemption",
+                                    s.request));
+  }
+  if (r->in_step && !ranks_say_loaded(m, r->open_load)) {
+    if (s.confirmed > r->device) {
+      c.find("KVC-H-071", fmt::format("request {} has {} confirmed tokens, the device had {}, and "
+                                      "its load in step, job {}, has no verdict",
+                                      s.request, s.confirmed, r->device, r->open_load));
+    }
+  } else if (r->open_load != 0 && !ranks_say_loaded(m, r->open_load)) {
     c.find("KVC-H-046", fmt::format("request {} is scheduled while its load, job {}, has no "
                                     "verdict",
                                     s.request, r->open_load));
