@@ -5,8 +5,7 @@
 
 #include <boost/test/unit_test.hpp>
 
-#include "host_stub/engine/engine.h"
-#include "host_stub/engine/test_engine.h"
+#include "host_stub/engine/connector_run.h"
 
 using kvc::Status;
 using namespace kvc::host;
@@ -19,12 +18,6 @@ const std::string fake = std::string(KVC_LIB_DIR) + "/libkvc_fake_cuda.so";
 std::uint64_t number_from(const char* name, std::uint64_t otherwise) {
   const char* text = std::getenv(name);
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
-
-LoadedConnector connector(const std::string& name) {
-  auto loaded = load_connector(std::string(KVC_LIB_DIR) + "/libkvc_" + name + ".so");
-  BOOST_REQUIRE_MESSAGE(loaded.ok(), (loaded.ok() ? "" : loaded.error().text));
-  return std::move(loaded).value();
 }
 
 std::vector<std::pair<std::string, kvc::config::ModelConfig>> example_models() {
@@ -54,44 +47,37 @@ Rows rows_for(const kvc::config::ModelConfig& model) {
   return Rows(rows);
 }
 
-struct DeviceRun {
+struct DeviceRun : ConnectorRun {
   DeviceRun(const kvc::config::ModelConfig& model, const Rows& rows, std::uint64_t seed,
-            const std::string& toml = {}) {
-    options = options_for(model, rows);
+            const std::string& toml = {})
+      : ConnectorRun(model, rows,
+                     "[host]\nblocks = 256\n[cuda]\ndriver = \"" + fake + "\"\n" + toml) {
     options.token_budget = model.scheduler_block_tokens * 2;
-    options.max_running = 4;
     options.device_blocks = Engine::blocks_needed(options).value() * 2;
-    options.stepped = true;
     options.steps_in_flight = 3;
-    options.hooks.now_ns = [this] { return now_ns += 1000; };
-    options.hooks.log = [this](std::int32_t level, std::string_view line) {
-      if (level >= KVC_LOG_ERROR) bad_lines += std::string(line) + "\n";
+    options.hooks.log = [this, log = options.hooks.log](std::int32_t level, std::string_view line) {
+      log(level, line);
       if (line.find("copies by CUDA device 0") != std::string_view::npos) said = true;
     };
     options.cuda_driver = fake;
     options.device_seed = seed;
-    options.connector_toml = "[host]\nblocks = 256\n[cuda]\ndriver = \"" + fake + "\"\n" + toml;
   }
-  EngineOptions options;
-  std::uint64_t now_ns = 0;
-  std::string bad_lines;
+  ~DeviceRun() { engine.reset(); }  // it still logs
   bool said = false;
 };
 
 void passes(DeviceRun& r, const Rows& rows, const std::string& name, std::uint64_t expected) {
-  const auto engine = engine_for(r.options, connector(name));
+  r.engine = engine_for(r.options, built_connector(name));
   std::uint64_t loaded = 0;
   for (int pass = 0; pass < 2; ++pass) {
-    const PassCounters c = run(*engine, rows);
+    const PassCounters c = run(*r.engine, rows);
     BOOST_TEST(c.output_digest == expected);
     loaded += c.loaded_blocks;
-    BOOST_TEST(engine->empty_device_cache());
+    r.check_quiet();
+    BOOST_TEST(r.engine->empty_device_cache());
   }
   BOOST_TEST(loaded != 0U);
-  BOOST_TEST(engine->connector_failure() == "");
-  BOOST_TEST(r.bad_lines == "");
   BOOST_TEST(r.said);
-  check_no_leaks(*engine);
 }
 
 BOOST_AUTO_TEST_SUITE(engine_on_device)
@@ -139,7 +125,7 @@ BOOST_AUTO_TEST_CASE(aborts_and_preemptions_at_any_moment_leave_no_race_behind) 
     BOOST_TEST_CONTEXT(m.name) {
       DeviceRun r(m.model, rows, 7);
       r.options.hooks.pump_budget = [n = 0U](std::uint32_t) mutable { return ++n % 4; };
-      const auto engine = engine_for(r.options, connector("simple_cpu"));
+      const auto engine = engine_for(r.options, built_connector("simple_cpu"));
       std::uint64_t turn = 0;
       for (std::size_t i = 0; i < rows.size(); ++i) {
         std::vector<TokenId> prompt;
@@ -170,7 +156,7 @@ BOOST_AUTO_TEST_CASE(control_an_engine_without_fences_is_found_out) {
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
     DeviceRun r(full_model(), rows, seed);
     r.options.device_without_fences = true;
-    const auto engine = engine_for(r.options, connector("simple_cpu"));
+    const auto engine = engine_for(r.options, built_connector("simple_cpu"));
     const auto counters = engine->run(rows);
     BOOST_REQUIRE(!counters.ok());
     BOOST_TEST(counters.error().text.find("race") != std::string::npos);
@@ -181,7 +167,7 @@ BOOST_AUTO_TEST_CASE(a_connector_without_the_driver_refuses_the_regions_by_name)
   const Rows rows({{100, 4, 0, 0}});
   DeviceRun r(full_model(), rows, 1);
   r.options.connector_toml = "[cuda]\ndriver = \"/nowhere/libcuda.so\"\n";
-  const auto made = Engine::make(r.options, connector("simple_cpu"));
+  const auto made = Engine::make(r.options, built_connector("simple_cpu"));
   BOOST_REQUIRE(!made.ok());
   BOOST_TEST(made.error().text.find("/nowhere/libcuda.so") != std::string::npos);
 }

@@ -6,8 +6,7 @@
 #include <kvc/kvc_layerwise.h>
 #include <kvc/kvc_util.h>
 
-#include "host_stub/engine/engine.h"
-#include "host_stub/engine/test_engine.h"
+#include "host_stub/engine/connector_run.h"
 
 using kvc::Status;
 using namespace kvc::host;
@@ -18,47 +17,21 @@ namespace {
 const std::vector<std::string> connectors{"simple_cpu", "offloading"};
 const std::string fake = std::string(KVC_LIB_DIR) + "/libkvc_fake_cuda.so";
 
-LoadedConnector load(const std::string& name) {
-  auto loaded = load_connector(std::string(KVC_LIB_DIR) + "/libkvc_" + name + ".so");
-  BOOST_REQUIRE_MESSAGE(loaded.ok(), (loaded.ok() ? "" : loaded.error().text));
-  return std::move(loaded).value();
-}
-
-struct Layered {
-  Layered(const kvc::config::ModelConfig& model, const Rows& rows, std::uint64_t layers) {
-    options = options_for(model, rows);
+struct Layered : ConnectorRun {
+  Layered(const kvc::config::ModelConfig& model, const Rows& rows, std::uint64_t layers)
+      : ConnectorRun(model, rows, "[host]\nblocks = 512\n") {
     options.layers = layers;
     options.loads_in_step = true;
-    options.token_budget = 96;
-    options.max_running = 4;
-    options.device_blocks = Engine::blocks_needed(options).value() * 2;
-    options.stepped = true;
-    options.hooks.now_ns = [this] { return now_ns += 1000; };
-    options.hooks.log = [this](std::int32_t level, std::string_view line) {
-      if (level >= KVC_LOG_ERROR) bad_lines += std::string(line) + "\n";
-    };
-    options.connector_toml = "[host]\nblocks = 512\n";
   }
   void on_device(std::uint64_t seed) {
     options.cuda_driver = fake;
     options.device_seed = seed;
     options.connector_toml += "[cuda]\ndriver = \"" + fake + "\"\n";
   }
-  Engine& engine(const std::string& connector) {
-    if (made == nullptr) made = engine_for(options, load(connector));
-    return *made;
+  Engine& open(const std::string& connector) {
+    if (engine == nullptr) engine = engine_for(options, built_connector(connector));
+    return *engine;
   }
-  [[nodiscard]] std::uint64_t stat(const std::string& name) const {
-    for (const StatValue& s : made->stats())
-      if (s.name == name) return s.value;
-    BOOST_FAIL("no stat " << name);
-    return 0;
-  }
-
-  EngineOptions options;
-  std::uint64_t now_ns = 0;
-  std::string bad_lines;
-  std::unique_ptr<Engine> made;
 };
 
 std::uint64_t alone(const kvc::config::ModelConfig& model, const Rows& rows, std::uint64_t layers) {
@@ -73,19 +46,15 @@ std::uint64_t two_passes(Layered& l, const Rows& rows, const std::string& connec
   std::uint64_t in_step = 0;
   std::uint64_t external = 0;
   for (int pass = 0; pass < 2; ++pass) {
-    const PassCounters c = run(l.engine(connector), rows);
+    const PassCounters c = run(l.open(connector), rows);
     BOOST_TEST(c.output_digest == expected);
     BOOST_TEST(c.failed_loads == 0U);
     in_step += c.loads_in_step;
     external += c.external_hit_tokens;
-    check_no_leaks(*l.made);
-    BOOST_TEST(l.made->boundary_stats().all_offers.pending == 0U);
-    BOOST_TEST(l.made->empty_device_cache());
+    l.check_quiet();
+    BOOST_TEST(l.engine->empty_device_cache());
   }
   BOOST_TEST(external > 0U);
-  BOOST_TEST(l.made->peer_faults() == 0U);
-  BOOST_TEST(l.made->connector_failure() == "");
-  BOOST_TEST(l.bad_lines == "");
   BOOST_TEST(l.stat("loads_in_step") >= in_step);
   return in_step;
 }
@@ -168,29 +137,29 @@ BOOST_AUTO_TEST_CASE(loads_in_step_that_fail_are_computed_again) {
             Layered l(m.model, rows, 2);
             if (device) l.on_device(steps);
             l.options.steps_in_flight = steps;
-            const LoadedConnector c = load(name);
+            const LoadedConnector c = built_connector(name);
             const auto* const faults =
                 static_cast<const kvc_test_api*>(c.api.extension(kvc_text_of(KVC_TEST_EXTENSION)));
             if (faults == nullptr) continue;  // built without fault points
-            l.made = engine_for(l.options, c);
-            run(*l.made, rows);
-            BOOST_TEST(l.made->empty_device_cache());
+            l.engine = engine_for(l.options, c);
+            run(*l.engine, rows);
+            BOOST_TEST(l.engine->empty_device_cache());
             std::uint64_t calls = 0;
             const std::string point = "copy.load";
-            l.made->on_finished([&](const FinishedRequest&) {
+            l.engine->on_finished([&](const FinishedRequest&) {
               const bool destination = ++calls % 2 == 0;
               const std::string at = destination ? point + "_destination" : point;
               faults->set_fault(kvc_bytes_of(at.data(), at.size()), calls % 7);
             });
             faults->set_fault(kvc_bytes_of(point.data(), point.size()), 2);
-            const PassCounters again = run(*l.made, rows);
+            const PassCounters again = run(*l.engine, rows);
             faults->clear_faults();
             BOOST_TEST(again.output_digest == expected);
             BOOST_TEST(again.failed_loads > 0U);
-            BOOST_TEST(l.made->peer_faults() == 0U);
-            BOOST_TEST(l.made->connector_failure() == "");
-            check_no_leaks(*l.made);
-            BOOST_TEST(l.made->boundary_stats().all_offers.pending == 0U);
+            BOOST_TEST(l.engine->peer_faults() == 0U);
+            BOOST_TEST(l.engine->connector_failure() == "");
+            check_no_leaks(*l.engine);
+            BOOST_TEST(l.engine->boundary_stats().all_offers.pending == 0U);
           }
         }
       }
@@ -207,7 +176,7 @@ BOOST_AUTO_TEST_CASE(aborts_and_preemptions_at_any_moment_leave_nothing_behind) 
         if (device) l.on_device(11);
         l.options.steps_in_flight = 3;
         l.options.hooks.pump_budget = [n = 0U](std::uint32_t) mutable { return ++n % 4; };
-        Engine& engine = l.engine("simple_cpu");
+        Engine& engine = l.open("simple_cpu");
         std::uint64_t turn = 0;
         for (std::size_t round = 0; round < 2; ++round) {
           for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -248,7 +217,7 @@ BOOST_AUTO_TEST_CASE(control_a_forward_that_does_not_wait_for_a_layer_is_found_o
         l.options.hooks.pump_budget = [n = 0U](std::uint32_t) mutable {
           return ++n % 7 == 0 ? 1000U : 0U;
         };
-        Engine& engine = l.engine("simple_cpu");
+        Engine& engine = l.open("simple_cpu");
         std::uint64_t wrong = 0;
         std::string races;
         for (int pass = 0; pass < 2 && races.empty(); ++pass) {
@@ -272,25 +241,25 @@ BOOST_AUTO_TEST_CASE(a_connector_without_the_extension_is_named_and_loads_are_wa
   const Rows rows = mixed_rows();
   const std::uint64_t expected = alone(full_model(), rows, 2);
   Layered l(full_model(), rows, 2);
-  LoadedConnector c = load("simple_cpu");
+  LoadedConnector c = built_connector("simple_cpu");
   c.api.extension = [](kvc_bytes) noexcept -> const void* { return nullptr; };
   std::string warned;
   l.options.hooks.log = [&](std::int32_t level, std::string_view line) {
     if (level == KVC_LOG_WARN) warned += line;
   };
-  l.made = engine_for(l.options, c);
+  l.engine = engine_for(l.options, c);
   for (int pass = 0; pass < 2; ++pass) {
-    const PassCounters counters = run(*l.made, rows);
+    const PassCounters counters = run(*l.engine, rows);
     BOOST_TEST(counters.output_digest == expected);
     BOOST_TEST(counters.loads_in_step == 0U);
-    BOOST_TEST(l.made->empty_device_cache());
+    BOOST_TEST(l.engine->empty_device_cache());
   }
   BOOST_TEST(warned.find(KVC_LAYERWISE_EXTENSION) != std::string::npos, warned);
 }
 
 BOOST_AUTO_TEST_CASE(the_extension_is_a_table_of_its_own_with_a_size) {
   for (const std::string& name : connectors) {
-    const LoadedConnector c = load(name);
+    const LoadedConnector c = built_connector(name);
     const auto* const table = static_cast<const kvc_layerwise_api*>(
         c.api.extension(kvc_text_of(KVC_LAYERWISE_EXTENSION)));
     BOOST_REQUIRE(table != nullptr);

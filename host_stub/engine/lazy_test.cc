@@ -5,8 +5,7 @@
 
 #include <boost/test/unit_test.hpp>
 
-#include "host_stub/engine/engine.h"
-#include "host_stub/engine/test_engine.h"
+#include "host_stub/engine/connector_run.h"
 
 using kvc::Status;
 using namespace kvc::host;
@@ -34,28 +33,17 @@ kvc_status watch_build(kvc_sched* sched, const kvc_step* step, kvc_plan* plan) n
 }
 
 LoadedConnector connector(Named& record) {
-  auto loaded = load_connector(std::string(KVC_LIB_DIR) + "/libkvc_simple_cpu.so");
-  BOOST_REQUIRE_MESSAGE(loaded.ok(), (loaded.ok() ? "" : loaded.error().text));
-  LoadedConnector out = std::move(loaded).value();
+  LoadedConnector out = built_connector("simple_cpu");
   named = &record;
   record.build = out.api.build_store_jobs;
   out.api.build_store_jobs = watch_build;
   return out;
 }
 
-struct Run {
-  Run(const kvc::config::ModelConfig& model, const Rows& rows) {
-    options = options_for(model, rows);
-    options.token_budget = 96;
-    options.max_running = 4;
-    options.device_blocks = Engine::blocks_needed(options).value() * 2;
-    options.stepped = true;
-    options.hooks.now_ns = [this] { return now_ns += 1000; };
-    options.hooks.log = [this](std::int32_t level, std::string_view line) {
-      if (level >= KVC_LOG_ERROR) bad_lines += std::string(line) + "\n";
-    };
-    options.connector_toml = "[connector]\nmode = \"lazy\"\n[host]\nunlimited = true\n";
-  }
+struct Run : ConnectorRun {
+  Run(const kvc::config::ModelConfig& model, const Rows& rows)
+      : ConnectorRun(model, rows, "[connector]\nmode = \"lazy\"\n[host]\nunlimited = true\n") {}
+  ~Run() { engine.reset(); }  // it uses the record
   void open() { engine = engine_for(options, connector(record)); }
 
   PassCounters pass(const Rows& rows) {
@@ -64,21 +52,13 @@ struct Run {
     return c;
   }
   void check() {
-    check_no_leaks(*engine);
-    BOOST_TEST(engine->boundary_stats().all_offers.pending == 0U);
+    check_quiet();
     BOOST_TEST(engine->boundary_stats().handoffs.published == 0U);
     BOOST_TEST(engine->boundary_stats().all_offers.dropped_bad_offer == 0U);
     BOOST_TEST(engine->boundary_stats().all_offers.skipped_not_hashed == 0U);
-    BOOST_TEST(engine->peer_faults() == 0U);
-    BOOST_TEST(engine->connector_failure() == "");
-    BOOST_TEST(bad_lines == "");
   }
 
-  EngineOptions options;
-  std::uint64_t now_ns = 0;
-  std::string bad_lines;
   Named record;
-  std::unique_ptr<Engine> engine;
 };
 
 // Prompts of their own, so long that few fit the device, each asked twice.

@@ -5,8 +5,7 @@
 #include <kvc/kvc_retention.h>
 #include <kvc/kvc_util.h>
 
-#include "host_stub/engine/engine.h"
-#include "host_stub/engine/test_engine.h"
+#include "host_stub/engine/connector_run.h"
 
 using namespace kvc::host;
 using namespace kvc::host::testing;
@@ -15,49 +14,19 @@ namespace {
 
 const std::vector<std::string> connectors{"simple_cpu", "offloading"};
 
-LoadedConnector load(const std::string& name) {
-  auto loaded = load_connector(std::string(KVC_LIB_DIR) + "/libkvc_" + name + ".so");
-  BOOST_REQUIRE_MESSAGE(loaded.ok(), (loaded.ok() ? "" : loaded.error().text));
-  return std::move(loaded).value();
-}
-
-struct Run {
+struct Run : ConnectorRun {
   Run(const kvc::config::ModelConfig& model, const Rows& rows, const std::string& states,
-      const std::string& more = "") {
-    options = options_for(model, rows);
-    options.token_budget = 96;
-    options.max_running = 4;
-    options.device_blocks = Engine::blocks_needed(options).value() * 2;
-    options.stepped = true;
-    options.hooks.now_ns = [this] { return now_ns += 1000; };
-    options.hooks.log = [this](std::int32_t level, std::string_view line) {
-      if (level >= KVC_LOG_ERROR) bad_lines += std::string(line) + "\n";
-    };
-    options.connector_toml =
-        "[connector]\nstates = \"" + states + "\"\n" + more + "[host]\nunlimited = true\n";
-  }
+      const std::string& more = "")
+      : ConnectorRun(
+            model, rows,
+            "[connector]\nstates = \"" + states + "\"\n" + more + "[host]\nunlimited = true\n") {}
   PassCounters pass(const Rows& rows, const std::string& connector) {
-    if (engine == nullptr) engine = engine_for(options, load(connector));
+    if (engine == nullptr) engine = engine_for(options, built_connector(connector));
     const PassCounters c = run(*engine, rows);
-    check_no_leaks(*engine);
-    BOOST_TEST(engine->boundary_stats().all_offers.pending == 0U);
-    BOOST_TEST(engine->peer_faults() == 0U);
-    BOOST_TEST(engine->connector_failure() == "");
-    BOOST_TEST(bad_lines == "");
+    check_quiet();
     BOOST_TEST(engine->empty_device_cache());
     return c;
   }
-  [[nodiscard]] std::uint64_t stat(const std::string& name) const {
-    for (const StatValue& s : engine->stats())
-      if (s.name == name) return s.value;
-    BOOST_FAIL("no stat " << name);
-    return 0;
-  }
-
-  EngineOptions options;
-  std::uint64_t now_ns = 0;
-  std::string bad_lines;
-  std::unique_ptr<Engine> engine;
 };
 
 }  // namespace
@@ -181,7 +150,7 @@ BOOST_AUTO_TEST_CASE(a_layout_without_states_is_told_so_once) {
 
 BOOST_AUTO_TEST_CASE(the_extension_is_a_table_of_its_own_with_a_size) {
   for (const std::string& name : connectors) {
-    const LoadedConnector c = load(name);
+    const LoadedConnector c = built_connector(name);
     const auto* const table = static_cast<const kvc_retention_api*>(
         c.api.extension(kvc_text_of(KVC_RETENTION_EXTENSION)));
     BOOST_REQUIRE(table != nullptr);
