@@ -35,7 +35,7 @@ void warn_of_unused(const toml::table& document, std::vector<std::string>& warni
       !document["connector"]["single_flight"].value_or(true)) {
     warnings.push_back("connector.attach_steps is not used: single_flight = false never waits");
   }
-  if (given(document, "connector", "prefill_tokens_per_second") &&
+  if (document["connector"]["prefill_tokens_per_second"].is_integer() &&  // "auto" asks for nothing
       document["connector"]["cost_gate"].value_or(std::string_view("off")) == "off") {
     warnings.push_back(
         "connector.prefill_tokens_per_second is not used: cost_gate = \"off\" asks for no times");

@@ -100,6 +100,7 @@ BOOST_AUTO_TEST_CASE(values_that_others_make_void_are_warned_of) {
   BOOST_TEST(one_with(warnings_of("attach_steps = 3\nsingle_flight = false\n"), "attach_steps"));
   BOOST_TEST(warnings_of("attach_steps = 3\n").empty());
   BOOST_TEST(one_with(warnings_of("prefill_tokens_per_second = 5000\n"), "cost_gate"));
+  BOOST_TEST(warnings_of("prefill_tokens_per_second = \"auto\"\n").empty());
   BOOST_TEST(warnings_of("cost_gate = \"on\"\nprefill_tokens_per_second = 5000\n").empty());
   BOOST_TEST(one_with(warnings_of("load_deadline_ms = 5\n"), "load_deadline_ms = 5"));
   BOOST_TEST(warnings_of("load_deadline_ms = 100\n").empty());
