@@ -119,7 +119,9 @@ void ComputeDevice::take_turn(const std::function<void()>& work) {
   work_ = &once;
   while (!done) {
     control_.run_stream(stream_, UINT64_MAX, 0);
-    if (control_.run_stream(stream_, 1, 1) == 0) KVC_CHECK(control_.run(1) == 1);
+    if (control_.run_stream(stream_, 1, 1) == 1 || control_.run(1) == 1) continue;
+    // A rank's thread has run what the stream waited for in between the two.
+    KVC_CHECK(control_.run_stream(stream_, 1, 1) == 1);
   }
   work_ = nullptr;
   // The events of fences behind it are reached with it.
