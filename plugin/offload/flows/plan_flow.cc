@@ -99,7 +99,7 @@ void PlanFlow::preempt(std::span<const RequestId> ids) {
   }
 }
 
-// As encode_waiting goes about it.
+// As encode_waiting_loads goes about it.
 bool PlanFlow::next_plan_has(JobId wanted) {
   std::uint64_t copies = 0;
   bool found = false;
@@ -264,22 +264,23 @@ bool PlanFlow::encode(Job& job) {
   return true;
 }
 
-// Loads as far as they leave room for the stores that wait.
-void PlanFlow::encode_waiting(JobKind kind) {
-  for (Job* job = core_.jobs.waiting(kind); job != nullptr; job = core_.jobs.waiting(kind)) {
-    if (kind == JobKind::load) {
-      const std::uint64_t fit = encoder_.copies_that_fit();
-      if (fit == PlanEncoder::no_job || fit < job->copies + waiting_stores_) break;
-    }
+// As far as they leave room for the stores that wait.
+void PlanFlow::encode_waiting_loads() {
+  while (Job* job = core_.jobs.waiting(JobKind::load)) {
+    const std::uint64_t fit = encoder_.copies_that_fit();
+    if (fit == PlanEncoder::no_job || fit < job->copies + waiting_stores_) break;
     if (!encode(*job)) break;
-    if (kind == JobKind::load && job->forced == Code::ok) job->started_ns = core_.host.now_ns();
-    core_.jobs.pop_waiting(kind);
+    if (job->forced == Code::ok) job->started_ns = core_.host.now_ns();
+    core_.jobs.pop_waiting(JobKind::load);
   }
-  if (kind == JobKind::load) {
-    promised_ = 0;
-    return;
+  promised_ = 0;
+}
+
+void PlanFlow::encode_waiting_stores() {
+  while (Job* job = core_.jobs.waiting(JobKind::store)) {
+    KVC_CHECK(encode(*job));
+    core_.jobs.pop_waiting(JobKind::store);
   }
-  KVC_CHECK(core_.jobs.waiting(kind) == nullptr);
   waiting_stores_ = 0;
 }
 
@@ -312,8 +313,8 @@ Result<PlanResult> PlanFlow::build(const StepRecord& step) {
   encoder_.begin(core_.epoch, step.step);
   fill_room_ = core_.disk.fill_room();
   if (core_.gate.measures_prefill()) core_.gate.begin_step(core_.host.now_ns());
-  encode_waiting(JobKind::load);
-  encode_waiting(JobKind::store);
+  encode_waiting_loads();
+  encode_waiting_stores();
   preempt(step.preempted);
   StoreSelection selection(core_, room_for_new());
   schedule_all(step.scheduled, selection);

@@ -51,7 +51,8 @@ class PlanFlow {
   [[nodiscard]] bool take_confirmed(RequestIndex index, const ScheduledRequest& s);
   // The cost gate learns what the step computes of the request's prompt, behind `before`.
   void note_prefill(Request& r, Tokens before);
-  void encode_waiting(JobKind kind);
+  void encode_waiting_loads();
+  void encode_waiting_stores();
   [[nodiscard]] bool encode(Job& job);
   void encode_new(Job* job);
   [[nodiscard]] std::uint64_t room_for_new() const;
@@ -71,8 +72,8 @@ class PlanFlow {
   static constexpr std::uint64_t job_copies = ceil_div(plan_job_bytes, plan_copy_bytes);
   std::uint64_t copies_max_ = 0;   // of one job alone
   std::uint64_t load_copies_ = 0;  // of the longest load
-  std::uint64_t waiting_stores_ =
-      0;                         // copies of store jobs that no plan has yet, and job_copies each
+  // Copies of store jobs that no plan has yet, and job_copies each.
+  std::uint64_t waiting_stores_ = 0;
   std::uint64_t promised_ = 0;   // of loads that the next plan has for sure, counted like those
   std::uint64_t disk_room_ = 0;  // bytes of a plan for disk jobs
   std::uint64_t fill_room_ = 0;  // of them that fills may still take in the plan at hand
