@@ -9,6 +9,7 @@ namespace {
 
 using copy_test::Compute;
 using copy_test::FakeWorld;
+using copy_test::seeded;
 using copy_test::pattern;
 
 constexpr std::uint64_t seeds = 30;
@@ -28,12 +29,6 @@ struct SecondStream {
   FakeWorld& world;
   Stream stream = nullptr;
 };
-
-kvc_fake_options seeded(std::uint64_t seed) {
-  kvc_fake_options o{};
-  o.seed = seed;
-  return o;
-}
 
 BOOST_AUTO_TEST_SUITE(fake_device)
 

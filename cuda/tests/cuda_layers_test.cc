@@ -9,6 +9,7 @@ namespace {
 
 using copy_test::Compute;
 using copy_test::FakeWorld;
+using copy_test::seeded;
 using copy_test::pattern;
 constexpr std::size_t unit = 4096;
 constexpr std::size_t layers = 4;
@@ -34,12 +35,6 @@ struct Marked {
   std::size_t each_operations;
   CopyMark marks[layers];
 };
-
-kvc_fake_options seeded(std::uint64_t seed) {
-  kvc_fake_options o{};
-  o.seed = seed;
-  return o;
-}
 
 BOOST_AUTO_TEST_SUITE(cuda_layers)
 

@@ -12,15 +12,10 @@ using copy_test::Compute;
 using copy_test::FakeWorld;
 using copy_test::pattern;
 using copy_test::Plan;
+using copy_test::seeded;
 using copy_test::submit;
 constexpr std::size_t unit = 4096;
 constexpr std::uint64_t seeds = 20;
-
-kvc_fake_options seeded(std::uint64_t seed) {
-  kvc_fake_options o{};
-  o.seed = seed;
-  return o;
-}
 
 Plan store(FakeWorld& w, std::uint64_t id, std::size_t device, std::size_t host,
            std::vector<std::uint64_t> after = {}) {

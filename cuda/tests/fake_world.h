@@ -15,6 +15,12 @@ namespace kvc::copy_test {
 
 inline std::string fake_path() { return KVC_LIB_DIR "/libkvc_fake_cuda.so"; }
 
+inline kvc_fake_options seeded(std::uint64_t seed) {
+  kvc_fake_options o{};
+  o.seed = seed;
+  return o;
+}
+
 // Page-aligned host memory, as an arena's.
 class HostPages {
  public:

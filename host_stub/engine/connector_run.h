@@ -20,6 +20,14 @@ inline LoadedConnector built_connector(const std::string& name) {
   return std::move(loaded).value();
 }
 
+inline std::uint64_t stat(const Engine& engine, const std::string& name) {
+  for (const StatValue& s : engine.stats()) {
+    if (s.name == name) return s.value;
+  }
+  BOOST_FAIL("no statistic is called " << name);
+  return 0;
+}
+
 // Hooks refer to the object: it stays where it is.
 struct ConnectorRun {
   ConnectorRun(const config::ModelConfig& model, const Rows& rows, std::string connector_toml) {
@@ -46,11 +54,7 @@ struct ConnectorRun {
     BOOST_TEST(bad_lines == "");
   }
   [[nodiscard]] std::uint64_t stat(const std::string& name) const {
-    for (const StatValue& s : engine->stats()) {
-      if (s.name == name) return s.value;
-    }
-    BOOST_FAIL("no stat " << name);
-    return 0;
+    return testing::stat(*engine, name);
   }
 
   EngineOptions options;

@@ -3,8 +3,7 @@
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 
-#include "host_stub/engine/engine.h"
-#include "host_stub/engine/test_engine.h"
+#include "host_stub/engine/connector_run.h"
 
 using namespace kvc::host;
 using namespace kvc::host::testing;
@@ -12,14 +11,6 @@ using namespace kvc::host::testing;
 namespace {
 
 const char* const connectors[] = {"simple_cpu", "offloading"};
-
-std::uint64_t stat(const Engine& engine, const std::string& name) {
-  for (const StatValue& s : engine.stats()) {
-    if (s.name == name) return s.value;
-  }
-  BOOST_FAIL("no statistic is called " << name);
-  return 0;
-}
 
 struct Runs {
   PassCounters first;
@@ -33,8 +24,6 @@ Runs runs(const char* name, const kvc::config::ModelConfig& model, const std::st
   std::vector<Row> all;
   for (std::uint64_t i = 0; i < 40; ++i) all.push_back({150 + i, 2, 0, 0});
   const Rows rows(all);
-  auto loaded = load_connector(std::string(KVC_LIB_DIR) + "/libkvc_" + name + ".so");
-  BOOST_REQUIRE_MESSAGE(loaded.ok(), (loaded.ok() ? "" : loaded.error().text));
   EngineOptions o = options_for(model, rows);
   std::uint64_t now = 0;
   o.stepped = true;
@@ -42,7 +31,7 @@ Runs runs(const char* name, const kvc::config::ModelConfig& model, const std::st
   o.hooks.now_ns = [&now] { return now += 1'000'000; };
   o.connector_toml = "[host]\nunlimited = true\n[connector]\ncost_gate = \"" + mode +
                      "\"\nprefill_tokens_per_second = 1000000000\n";
-  const auto engine = engine_for(o, std::move(loaded).value());
+  const auto engine = engine_for(o, built_connector(name));
   Runs out;
   out.first = run(*engine, rows);
   BOOST_REQUIRE(engine->empty_device_cache());

@@ -7,8 +7,7 @@
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 
-#include "host_stub/engine/engine.h"
-#include "host_stub/engine/test_engine.h"
+#include "host_stub/engine/connector_run.h"
 #include "plugin/offload/disk/tests/folder.h"
 
 using namespace kvc::host;
@@ -17,20 +16,6 @@ using namespace kvc::host::testing;
 namespace {
 
 const char* const connectors[] = {"simple_cpu", "offloading"};
-
-LoadedConnector load(const std::string& name) {
-  auto loaded = load_connector(std::string(KVC_LIB_DIR) + "/libkvc_" + name + ".so");
-  BOOST_REQUIRE_MESSAGE(loaded.ok(), (loaded.ok() ? "" : loaded.error().text));
-  return std::move(loaded).value();
-}
-
-std::uint64_t stat(const Engine& engine, const std::string& name) {
-  for (const StatValue& s : engine.stats()) {
-    if (s.name == name) return s.value;
-  }
-  BOOST_FAIL("no statistic is called " << name);
-  return 0;
-}
 
 // Stepped, in virtual time, without a device cache: what hits, hits in the connector.
 EngineOptions quiet_options(const kvc::config::ModelConfig& model, const Rows& rows,
@@ -84,7 +69,7 @@ BOOST_DATA_TEST_CASE(two_loads_that_leave_no_room_for_the_first_request_do_not_s
       o.max_running = 2;
       o.reserve = reserve;
       o.stall_steps = 5'000;
-      const auto engine = engine_for(o, load(name));
+      const auto engine = engine_for(o, built_connector(name));
       run(*engine, before);
       std::uint64_t steps = engine->step_number();
       const PassCounters c = run(*engine, rows);
@@ -109,7 +94,7 @@ BOOST_DATA_TEST_CASE(blocks_that_went_bad_on_disk_cost_each_request_one_load_and
   std::uint64_t now_ns = 0;
   EngineOptions o = quiet_options(full_model(), rows, with_disk(folder.path(), 16), now_ns);
   o.max_running = 1;
-  const auto engine = engine_for(o, load(name));
+  const auto engine = engine_for(o, built_connector(name));
   run(*engine, rows);
   const PassCounters good = run(*engine, rows);
   BOOST_TEST(good.external_hit_tokens == 5 * 160U);
@@ -139,7 +124,7 @@ BOOST_DATA_TEST_CASE(blocks_on_disk_outlive_the_engine_and_are_its_own,
     model.name = model_name;
     std::uint64_t now_ns = 0;
     const EngineOptions o = quiet_options(model, rows, with_disk(folder.path(), 64), now_ns);
-    const auto engine = engine_for(o, load(name));
+    const auto engine = engine_for(o, built_connector(name));
     const PassCounters c = run(*engine, rows);
     BOOST_TEST(c.output_digest == outputs_alone(model, rows));
     check_no_leaks(*engine);
@@ -158,7 +143,7 @@ BOOST_DATA_TEST_CASE(a_request_that_asked_again_counts_each_of_its_tokens_once,
   EngineOptions o = quiet_options(full_model(), rows, "[host]\nunlimited = true\n", now_ns);
   o.device_cache = true;
   o.hooks.pump_budget = [n = 0U](std::uint32_t) mutable { return ++n % 20 == 0 ? 1U : 0U; };
-  const auto engine = engine_for(o, load(name));
+  const auto engine = engine_for(o, built_connector(name));
   run(*engine, Rows({{49, 1, 48, 1}}));
   BOOST_REQUIRE(engine->empty_device_cache());
   std::uint64_t asked = 0;
@@ -200,7 +185,7 @@ BOOST_DATA_TEST_CASE(cached_tokens_of_a_prompt_of_900_rise_from_784_to_896,
               hash_unit, 784);
     std::uint64_t now_ns = 0;
     const auto engine =
-        engine_for(quiet_options(m, rows, "[host]\nblocks = 64\n", now_ns), load(name));
+        engine_for(quiet_options(m, rows, "[host]\nblocks = 64\n", now_ns), built_connector(name));
     BOOST_TEST(run(*engine, rows).external_hit_tokens == 0U);
     const PassCounters c = run(*engine, rows);
     BOOST_TEST(c.output_digest == outputs_alone(m, rows));

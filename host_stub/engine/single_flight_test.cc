@@ -6,8 +6,7 @@
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 
-#include "host_stub/engine/engine.h"
-#include "host_stub/engine/test_engine.h"
+#include "host_stub/engine/connector_run.h"
 
 using namespace kvc::host;
 using namespace kvc::host::testing;
@@ -15,14 +14,6 @@ using namespace kvc::host::testing;
 namespace {
 
 const char* const connectors[] = {"simple_cpu", "offloading"};
-
-std::uint64_t stat(const Engine& engine, const std::string& name) {
-  for (const StatValue& s : engine.stats()) {
-    if (s.name == name) return s.value;
-  }
-  BOOST_FAIL("no statistic is called " << name);
-  return 0;
-}
 
 // `count` requests whose first `shared` tokens are one prefix.
 Rows sharers(std::size_t count, std::uint64_t shared, std::uint64_t own) {
@@ -33,8 +24,6 @@ Rows sharers(std::size_t count, std::uint64_t shared, std::uint64_t own) {
 struct Crowd {
   Crowd(const char* name, std::size_t count, std::uint64_t shared)
       : rows(sharers(count, shared, 17)) {
-    auto loaded = load_connector(std::string(KVC_LIB_DIR) + "/libkvc_" + name + ".so");
-    BOOST_REQUIRE_MESSAGE(loaded.ok(), (loaded.ok() ? "" : loaded.error().text));
     EngineOptions o = options_for(full_model(), rows);
     o.max_running = count;
     o.token_budget = 4096;
@@ -45,7 +34,7 @@ struct Crowd {
       return ++pumps % 400 == 0 ? 1U : 0U;
     };
     o.connector_toml = "[host]\nunlimited = true\n";
-    engine = engine_for(o, std::move(loaded).value());
+    engine = engine_for(o, built_connector(name));
     run(*engine, sharers(1, shared, 0));
     BOOST_REQUIRE(engine->empty_device_cache());
     slow = true;
