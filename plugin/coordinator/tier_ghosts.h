@@ -36,7 +36,18 @@ class Ghosts {
     const std::uint64_t word = table_[place(tag)];
     return word == 0 ? no_ghost : id_at(word);
   }
+  // find of the tag comes soon: fetches its place of the table; and, once that is there, the ghost.
   void expect_find(std::uint64_t tag) const { prefetch(&table_[home(tag)]); }
+  void expect_found(std::uint64_t tag) const {
+    if (const std::uint64_t word = table_[home(tag)]; word != 0)
+      prefetch_write(&ghosts_[id_at(word)]);
+  }
+  // The oldest ghost will be erased. Requires size() > 0.
+  void expect_erase_oldest() const {
+    const Ghost& g = ghosts_[oldest_ - 1];
+    prefetch_write(&table_[home(g.tag)]);
+    if (g.younger != 0) prefetch_write(&ghosts_[g.younger - 1]);
+  }
   [[nodiscard]] Ghost& operator[](GhostId id) { return ghosts_[id]; }
   [[nodiscard]] const Ghost& operator[](GhostId id) const { return ghosts_[id]; }
   [[nodiscard]] std::uint64_t size() const { return size_; }

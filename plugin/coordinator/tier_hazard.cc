@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 namespace kvc::tier {
 
@@ -37,6 +36,7 @@ bool HazardPolicy::make() {
   skipped_.reserve(ClassCode::count);
   changed_.reserve(ClassCode::count);
   changed_at_.assign(ClassCode::count, 0);
+  tags_.reserve(ctx_.path_max);
   const std::uint64_t ghosts = std::max<std::uint64_t>(1, ctx_.slots + ctx_.ghosts_more);
   if (!Policy::make() || !ghosts_.make(ghosts) ||
       !samples_.make(ctx_.slots, ghosts, ctx_.slots + ghosts)) {
@@ -51,18 +51,38 @@ void HazardPolicy::opened(RunId run) {
   runs_[run] = RunMark{};
 }
 
-HazardPolicy::Known HazardPolicy::known_part(const KeyView& keys, std::span<const SlotId> path) {
+void HazardPolicy::find_tags(const KeyView& keys, std::span<const SlotId> path) {
+  tags_.resize(path.size());
+  for (std::uint64_t i = path.size(); i > 0 && path[i - 1] == no_slot; --i)
+    tags_[i - 1] = tag_of(key_of(keys, i - 1));
+}
+
+HazardPolicy::Known HazardPolicy::known_part(std::span<const SlotId> path) {
   Known known;
+  while (known.blocks < path.size() && path[known.blocks] != no_slot) ++known.blocks;
+  if (known.blocks > 0) known.last = &marks_[path[known.blocks - 1]];
+  const std::uint64_t first = known.blocks;
+  for (std::uint64_t i = first; i < path.size() && i < first + ahead; ++i)
+    ghosts_.expect_find(tags_[i]);
   for (; known.blocks < path.size(); ++known.blocks) {
-    if (const SlotId slot = path[known.blocks]; slot != no_slot) {
-      known.last = &marks_[slot];
-      continue;
-    }
-    const GhostId ghost = ghosts_.find(tag_of(key_of(keys, known.blocks)));
+    if (known.blocks + ahead < path.size()) ghosts_.expect_find(tags_[known.blocks + ahead]);
+    const GhostId ghost = ghosts_.find(tags_[known.blocks]);
     if (ghost == no_ghost) break;
     known.last = &ghosts_[ghost].mark;
   }
   return known;
+}
+
+template <class Visit>
+void HazardPolicy::visit_back(std::span<const SlotId> path, const Visit& visit) {
+  const std::uint64_t count = path.size();
+  for (std::uint64_t i = count; i > 0 && i + 2 * ahead > count; --i) expect_block(path, i - 1);
+  for (std::uint64_t i = count; i > 0 && i + ahead > count; --i) expect_ghost(path, i - 1);
+  for (std::uint64_t i = count; i > 0; --i) {
+    if (i > 2 * ahead) expect_block(path, i - 1 - 2 * ahead);
+    if (i > ahead) expect_ghost(path, i - 1 - ahead);
+    visit(i - 1);
+  }
 }
 
 void HazardPolicy::classify(RunMark& run, const Known& known, std::uint64_t blocks,
@@ -127,8 +147,11 @@ ClassId HazardPolicy::use(Mark& mark, std::uint32_t where, const RunMark& run, s
 }
 
 GhostId HazardPolicy::add_ghost(std::uint64_t tag, const Mark& mark) {
-  if (ghosts_.size() == ghosts_.capacity()) forget_ghost(ghosts_.oldest());
-  return ghosts_.insert(tag, mark);
+  if (ghosts_.size() < ghosts_.capacity()) return ghosts_.insert(tag, mark);
+  forget_ghost(ghosts_.oldest());
+  const GhostId ghost = ghosts_.insert(tag, mark);
+  ghosts_.expect_erase_oldest();
+  return ghost;
 }
 
 void HazardPolicy::forget_ghost(GhostId ghost) {
@@ -159,31 +182,19 @@ void HazardPolicy::begin(RunId run_id, const KeyView& keys, Tokens prompt) {
   if (now_ % rekey_every == 0) rekey_all();
   const std::uint64_t count = blocks_of(keys, prompt);
   const std::span<const SlotId> path = find_path(keys, count);
-  const Known known = known_part(keys, path);
+  find_tags(keys, path);
+  const Known known = known_part(path);
   classify(run, known, count, prompt);
   if (known.last != nullptr && ctx_.block * known.blocks < prompt) set_fan(*known.last);
-  std::array<std::uint64_t, ahead> tags{};  // of what is not here, at the position mod `ahead`
-  const auto prepare = [&](std::uint64_t position) {
-    if (path[position] != no_slot) return expect(path[position]);
-    std::uint64_t& tag = tags[position % ahead];
-    tag = tag_of(key_of(keys, position));
-    ghosts_.expect_find(tag);
-  };
-  for (std::uint64_t i = count; i > 0 && i + ahead > count; --i) prepare(i - 1);
-  for (std::uint64_t i = count; i > 0; --i) {
-    const SlotId slot = path[i - 1];
-    const bool last = i == count;
-    const std::uint64_t tag = tags[(i - 1) % ahead];
-    if (i > ahead) prepare(i - 1 - ahead);
-    if (slot == no_slot) {
-      use_ghost(tag, run, last);
-      continue;
-    }
+  visit_back(path, [&](std::uint64_t position) {
+    const SlotId slot = path[position];
+    const bool last = position + 1 == count;
+    if (slot == no_slot) return use_ghost(tags_[position], run, last);
     Mark& mark = marks_[slot];
     const ClassId id = use(mark, slot, run, part_prompt);
     if (last) mark.set(Mark::end_bit, true);
     move_young(slot, id);
-  }
+  });
 }
 
 void HazardPolicy::settle(std::uint64_t tag, SlotId slot, const RunMark& run, std::uint32_t out,
@@ -213,13 +224,12 @@ void HazardPolicy::end(RunId run_id, const KeyView& keys, Tokens answer) {
   if (run.request == 0) return;
   const std::uint64_t count = blocks_of(keys, Tokens{UINT64_MAX});
   const std::span<const SlotId> path = find_path(keys, count);
+  find_tags(keys, path);
   const std::uint32_t out = out_level(answer.n);
-  for (std::uint64_t i = count; i > 0; --i) {
-    if (i > ahead) expect(path[i - 1 - ahead]);
-    const SlotId slot = path[i - 1];
-    settle(slot == no_slot ? tag_of(key_of(keys, i - 1)) : 0, slot, run, out,
-           part_of(true, ctx_.block * i, run), i == count);
-  }
+  visit_back(path, [&](std::uint64_t position) {
+    settle(tags_[position], path[position], run, out,
+           part_of(true, ctx_.block * (position + 1), run), position + 1 == count);
+  });
 }
 
 void HazardPolicy::reserved(SlotId slot, RunId run_id) {
@@ -338,6 +348,7 @@ SlotId HazardPolicy::victim(RunId store_run, const Newcomer& newcomer, bool& dec
     }
     if (r.run() != store_run) {
       slot = old;
+      if (r.next != 0) expect_gone(r.next - 1);  // who goes next, as a rule
       break;
     }
     skipped_.push_back(id);

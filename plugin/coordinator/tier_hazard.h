@@ -1,6 +1,7 @@
 // The policy that the configuration calls "auto": classes, survival statistics, and an index of
 // what a slot is worth (docs/policies.md).
 #pragma once
+#include <span>
 #include <vector>
 
 #include "plugin/coordinator/tier_ghosts.h"
@@ -63,7 +64,19 @@ class HazardPolicy final : public Policy {
     Mark* last = nullptr;
   };
 
-  [[nodiscard]] Known known_part(const KeyView& keys, std::span<const SlotId> path);
+  // Fills tags_: those of the blocks of the path that are not here.
+  void find_tags(const KeyView& keys, std::span<const SlotId> path);
+  // use or settle of the block come soon, and sooner.
+  void expect_block(std::span<const SlotId> path, std::uint64_t position) const {
+    path[position] != no_slot ? expect(path[position]) : ghosts_.expect_find(tags_[position]);
+  }
+  void expect_ghost(std::span<const SlotId> path, std::uint64_t position) const {
+    if (path[position] == no_slot) ghosts_.expect_found(tags_[position]);
+  }
+  [[nodiscard]] Known known_part(std::span<const SlotId> path);
+  // All positions from the last to the first, with what their use or settle reads fetched ahead.
+  template <class Visit>
+  void visit_back(std::span<const SlotId> path, const Visit& visit);
   void classify(RunMark& run, const Known& known, std::uint64_t blocks, Tokens prompt) const;
   [[nodiscard]] ClassId class_of(const RunMark& run, std::uint32_t out, std::uint32_t touches,
                                  std::uint32_t part);
@@ -104,6 +117,7 @@ class HazardPolicy final : public Policy {
   Samples samples_;
   WorthIndex worths_;
   SlabArray<RunMark> runs_;
+  std::vector<std::uint64_t> tags_;  // by block of a path, scratch
   std::vector<std::uint16_t> skipped_;
   std::vector<std::uint16_t> changed_;     // lists whose old end changed
   std::vector<std::uint32_t> changed_at_;  // per list: now_ + 1 of its last change; 0: none

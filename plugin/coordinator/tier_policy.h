@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "plugin/coordinator/tier_records.h"
+#include "plugin/core/prefetch.h"
 
 namespace kvc::tier {
 
@@ -155,6 +156,10 @@ class Policy {
     if (slot == no_slot) return;
     prefetch_write(&marks_[slot]);
     prefetch_write(&ctx_.records[slot]);
+  }
+  void expect_gone(SlotId slot) const {
+    expect(slot);
+    prefetch(ctx_.records.key(slot));
   }
   // A number for a key: equal keys have equal tags. Never 0.
   [[nodiscard]] std::uint64_t tag_of(const std::byte* key) const;
