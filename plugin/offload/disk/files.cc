@@ -157,25 +157,36 @@ IoResult PosixFiles::free_bytes(const std::string& path) {
 
 namespace {
 
+#if defined(KVC_FAULT_POINTS)
+// The memory of the call that hangs; null: none does.
+std::atomic<const std::byte*> hanging{nullptr};
+#endif
+
 // Fault point "disk.hang": the call hangs, until it was asked for so many times.
 bool hangs([[maybe_unused]] const IoCall& call) {
 #if defined(KVC_FAULT_POINTS)
   constexpr int asked_most = 300;
-  static std::atomic<const std::byte*> who{nullptr};
   static std::atomic<int> left{0};
   if (call.memory == nullptr) return false;
-  if (who.load() == nullptr && KVC_FAULT("disk.hang")) {
+  if (hanging.load() == nullptr && KVC_FAULT("disk.hang")) {
     left = asked_most;
-    who = call.memory;
+    hanging = call.memory;
   }
-  if (who.load() != call.memory) return false;
+  if (hanging.load() != call.memory) return false;
   if (--left > 0) return true;
-  who = nullptr;
+  hanging = nullptr;
 #endif
   return false;
 }
 
 }  // namespace
+
+void PosixFiles::forget([[maybe_unused]] const IoCall& call) {
+#if defined(KVC_FAULT_POINTS)
+  const std::byte* memory = call.memory;
+  if (memory != nullptr) hanging.compare_exchange_strong(memory, nullptr);
+#endif
+}
 
 IoResult PosixFiles::preview(const IoCall& call) {
   if (hangs(call)) return not_yet;

@@ -46,12 +46,15 @@ class Files {
   static constexpr IoResult go_on = INT64_MAX;
   static constexpr IoResult not_yet = INT64_MIN;
   virtual IoResult preview(const IoCall& call) = 0;
+  // What preview said not_yet to is not asked for again, nor made.
+  virtual void forget(const IoCall& call) = 0;
   // Makes the call, after preview said go_on.
   virtual IoResult run(const IoCall& call) = 0;
 };
 
 // The machine's. Fault points: disk.open, disk.read, disk.write, disk.sync; disk.full (no space for
-// a write); disk.hang (stepped engine only: the call hangs for a while).
+// a write); disk.hang (stepped engine only: the call hangs until it was asked for 300 times, one of
+// the process at a time).
 class PosixFiles : public Files {
  public:
   int open(const std::string& path, int flags) override;
@@ -72,6 +75,7 @@ class PosixFiles : public Files {
   int list(const std::string& path, std::vector<std::string>& names) override;
   IoResult free_bytes(const std::string& path) override;
   IoResult preview(const IoCall& call) override;
+  void forget(const IoCall& call) override;
   IoResult run(const IoCall& call) override;
 };
 

@@ -65,6 +65,8 @@ class SteppedEngine final : public IoEngine {
     // What is at work ends; a call that the files never let go is not made.
     while (move_one()) {
     }
+    for (const auto& lane : lanes_)
+      for (const Open& open : lane) files_.forget(open.call);
     return true;
   }
 
