@@ -256,7 +256,7 @@ void disk_open(benchmark::State& state) {
       if (!made.ok()) throw std::runtime_error(made.error().text);
       return std::move(made.value());
     };
-    open();
+    const std::uint64_t generation = open()->generation();
     const int fd =
         files.open(fmt::format("{}/rank-0/blocks-{}.index", ground.path(), small), O_RDWR);
     std::vector<std::uint8_t> records(count * record_bytes);
@@ -266,7 +266,7 @@ void disk_open(benchmark::State& state) {
       r.what.end_tokens = 16;
       r.what.key = key_number(i);
       r.place = i;
-      r.generation = 1;
+      r.generation = generation;
       r.sequence = count - i;
       write_record(r, std::span(records).subspan(i * record_bytes, record_bytes));
     }
