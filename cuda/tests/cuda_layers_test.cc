@@ -9,8 +9,8 @@ namespace {
 
 using copy_test::Compute;
 using copy_test::FakeWorld;
-using copy_test::seeded;
 using copy_test::pattern;
+using copy_test::seeded;
 constexpr std::size_t unit = 4096;
 constexpr std::size_t layers = 4;
 
