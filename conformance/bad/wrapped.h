@@ -15,6 +15,14 @@ const kvc_plugin_api& right();
 // Defined by each bad connector: changes the slots of a copy of right().
 void spoil(kvc_plugin_api& table);
 
+// The right connector's table of an extension.
+template <class T>
+const T& right_extension(const char* id) {
+  return *static_cast<const T*>(right().extension(kvc_text_of(id)));
+}
+// From now on `mine` is in place of that table; one extension a library.
+void replace_extension(kvc_plugin_api& table, const char* id, const void* mine);
+
 // Room for copies from the load of the library on, so that no call uses the heap for them.
 template <class T>
 inline std::vector<T> kept = [] {

@@ -54,6 +54,14 @@ Layer look(Context& c, World& w, const kvc_layerwise_api& t, std::uint32_t rank,
   }
 }
 
+// The next plan, which has the load that was taken in step.
+Planned plan_with(Context& c, World& w, kvc_job load) {
+  Planned p = w.plan();
+  c.expect(std::find(p.loads.begin(), p.loads.end(), load) != p.loads.end(), "KVC-P-141",
+           "the load in step, job {}, is not in the plan of step {}", load, p.step);
+  return p;
+}
+
 // A little work of a connector that is stepped; others work by themselves.
 void go_on(World& w) {
   for (std::uint32_t r = 0; r < w.setup().ranks; ++r) {
@@ -116,9 +124,7 @@ void form(Context& c) {
   kvc_load_in_step small{sizeof small - 8, 0, 2, s.job};
   c.expect(t.load_in_step(w.sched(), &small) == KVC_E_ARG, "KVC-P-141",
            "half a struct is no KVC_E_ARG");
-  const Planned p = w.plan();
-  c.expect(std::find(p.loads.begin(), p.loads.end(), s.job) != p.loads.end(), "KVC-P-141",
-           "the load in step is not in the next plan");
+  const Planned p = plan_with(c, w, s.job);
   c.expect(in_step(w, t, 2, s.job) == KVC_E_STATE, "KVC-P-141",
            "a load that was planned is no KVC_E_STATE");
   auto f = sized<kvc_fence>();
@@ -145,7 +151,7 @@ void layers_land_one_by_one(Context& c) {
   const Started s = start(c, w, t);
   w.allocate_for_compute(2, 65);
   w.schedule(2, 0);
-  const Planned p = w.plan();
+  const Planned p = plan_with(c, w, s.job);
   for (std::uint32_t r = 0; r < 2; ++r) w.submit_to(r, p, 5);
   for (int i = 0; i < 5; ++i) go_on(w);
   for (std::uint32_t layer = 0; layer < 5; ++layer) {
@@ -153,12 +159,13 @@ void layers_land_one_by_one(Context& c) {
              "layer {} is there, the fence of its load is not reached", layer);
   }
   w.reach(5);
+  const std::uint64_t looks_max = w.stepped() ? 1'000'000 : 100'000'000;
   for (std::uint32_t layer = 0; layer < 5; ++layer) {
     for (std::uint32_t r = 0; r < 2; ++r) {
       std::uint64_t looks = 0;
       while (look(c, w, t, r, p.step, layer) == Layer::coming) {
         go_on(w);
-        c.need(++looks < 100'000'000, "KVC-P-141", "layer {} never comes", layer);
+        c.need(++looks < looks_max, "KVC-P-141", "layer {} never comes", layer);
       }
       const std::int64_t wrong = wrong_block(w, r, layer, 2, s.hit);
       c.expect(wrong < 0, "KVC-P-141", "block {} of layer {} on rank {} is not there", wrong, layer,
@@ -181,7 +188,7 @@ void stores_wait_for_the_verdict(Context& c) {
     w.extend(2, tokens_of(9, 31));
     w.allocate_for_compute(2, 96);
     w.schedule(2, confirms ? 96 : 0);
-    const Planned p = w.plan();
+    const Planned p = plan_with(c, w, s.job);
     c.expect(p.stores.empty(), "KVC-P-142", "{} stores in the plan of a load in step",
              p.stores.size());
     w.submit(p);
@@ -208,10 +215,10 @@ void failed_loads_reach_every_fence(Context& c) {
   const kvc_layerwise_api& t = layerwise(c);
   for (std::uint64_t countdown = 0; countdown < 6; ++countdown) {
     World w(c, c.plain());
-    start(c, w, t);
+    const Started s = start(c, w, t);
     w.allocate_for_compute(2, 65);
     w.schedule(2, 0);
-    const Planned p = w.plan();
+    const Planned p = plan_with(c, w, s.job);
     const Fault fault(c, "copy.load", countdown);
     if (!fault.there()) Context::skip("fault points: the connector was built without");
     w.submit(p);

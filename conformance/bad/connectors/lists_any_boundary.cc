@@ -5,16 +5,12 @@
 
 namespace {
 
-const kvc_retention_api& right_table() {
-  return *static_cast<const kvc_retention_api*>(
-      kvc::bad::right().extension(kvc_text_of(KVC_RETENTION_EXTENSION)));
-}
-
 kvc_status boundaries(kvc_sched* s, const kvc_retention_in* in, kvc_retention_out* out) noexcept {
   static const uint64_t list[] = {40, 24};
   kvc_retention_out mine{};
   mine.struct_size = sizeof mine;
-  const kvc_status status = right_table().boundaries(s, in, &mine);
+  const kvc_status status = kvc::bad::right_extension<kvc_retention_api>(KVC_RETENTION_EXTENSION)
+                                .boundaries(s, in, &mine);
   if (status != KVC_OK) return status;
   mine.mode = KVC_RETENTION_LISTED;
   mine.boundaries = list;
@@ -27,8 +23,5 @@ const kvc_retention_api table_of_lists{sizeof table_of_lists, 0, boundaries};
 }  // namespace
 
 void kvc::bad::spoil(kvc_plugin_api& table) {
-  table.extension = [](kvc_bytes id) noexcept -> const void* {
-    const void* const known = kvc::bad::right().extension(id);
-    return known != nullptr && known == &right_table() ? &table_of_lists : known;
-  };
+  kvc::bad::replace_extension(table, KVC_RETENTION_EXTENSION, &table_of_lists);
 }

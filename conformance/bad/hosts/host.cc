@@ -1,5 +1,7 @@
 #include "conformance/bad/hosts/host.h"
 
+#include <kvc/kvc_layerwise.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -260,14 +262,36 @@ void Host::record(Request& r) {
   contents_[r.table.back()] = {0, keys_of(r.path, r.confirmed / unit - 1, 1), r.confirmed};
   contents_[r.state] = {1, keys_of(r.path, r.confirmed / unit - 1, 1), r.confirmed};
   if (!r.tracked) return;
+  put_record(r, r.confirmed);
+  handoffs.push_back({sizeof(kvc_handoff), 1, r.id, r.state, r.confirmed});
+}
+
+void Host::put_record(Request& r, std::uint64_t confirmed) {
   const std::uint64_t first_changed = r.resumes ? 0 : r.changed_from;
   tables_.push_back({{sizeof(kvc_table), 0, r.table.data(), r.table.size(), first_changed},
                      {sizeof(kvc_table), 1, nullptr, 0, 0}});
-  records.push_back({sizeof(kvc_step_request), r.resumes ? KVC_STEP_RESUMED : 0U, r.id, r.confirmed,
+  records.push_back({sizeof(kvc_step_request), r.resumes ? KVC_STEP_RESUMED : 0U, r.id, confirmed,
                      list_of(tables_.back())});
-  handoffs.push_back({sizeof(kvc_handoff), 1, r.id, r.state, r.confirmed});
   r.changed_from = r.table.size();
   r.resumes = false;
+}
+
+void Host::run_in_step(Request& r) {
+  const auto* const layers =
+      static_cast<const kvc_layerwise_api*>(call.extension(kvc_text_of(KVC_LAYERWISE_EXTENSION)));
+  auto in = cleared<kvc_load_in_step>();
+  in.request = r.id;
+  in.job = r.load;
+  if (layers != nullptr && r.load != 0 &&
+      ok(layers->load_in_step(sched, &in), "load_in_step") == KVC_OK) {
+    put_record(r, 0);
+    step({});
+    for (kvc_rank* const one : rank) {
+      auto fence = cleared<kvc_fence>();
+      ok(layers->layer_fence(one, steps, 0, &fence), "layer_fence");
+    }
+  }
+  wait_for_load(r);
 }
 
 void Host::step(const std::vector<Request*>& running) {
@@ -410,7 +434,7 @@ void Host::live() {
   step({&c});
   collect();
   admit(b);
-  wait_for_load(b);
+  run_in_step(b);
   step({&b, &c});
   collect();
   abandon(6, 1);

@@ -1,8 +1,8 @@
 // A bad host is the right one with one thing changed. The right one is a small complete engine: a
 // group of full attention and one of states, two ranks, no forward. It opens, joins the ranks,
 // serves requests that store, hit, load, wait for another's load, are one too many, are preempted,
-// are given up and end, resets, and closes. Each function of opening.cc, requests.cc, steps.cc and
-// transport.cc breaks one rule, which hosts.def names.
+// run in the step of their load, are given up and end, resets, and closes. Each function of
+// opening.cc, requests.cc, steps.cc and transport.cc breaks one rule, which hosts.def names.
 #pragma once
 #include <kvc/kvc.h>
 #include <kvc/kvc_util.h>
@@ -116,6 +116,10 @@ class Host {
   void drop(std::int64_t block);
   void grow(Request& r, std::uint64_t tokens);
   void record(Request& r);
+  // Its table, and how much of it is confirmed, in the record of the step.
+  void put_record(Request& r, std::uint64_t confirmed);
+  // Runs it in the step of its load: what comes of that is confirmed behind the verdict.
+  void run_in_step(Request& r);
   void preempt(Request& r);
   void abandon(std::uint64_t id, std::uint64_t path);
   void give_back(Request& r);

@@ -1,4 +1,6 @@
 // Step records.
+#include <kvc/kvc_retention.h>
+
 #include "conformance/bad/hosts/host.h"
 
 namespace kvc::bad {
@@ -109,6 +111,28 @@ void resumes_without_a_word(Host& h) {
 
 void runs_while_it_loads(Host& h) {
   h.wait_for_load = [](Request&) {};
+}
+
+// What comes of a load in step counts before its verdict.
+void confirms_a_load_in_step(Host& h) {
+  change_records(h, 0, [](kvc_step_request& r) {
+    if (r.confirmed_tokens == 0) r.confirmed_tokens = unit;
+  });
+}
+
+// Asks which states are wanted, the prompt's tail alone, and hands off all.
+void hands_off_what_no_list_has(Host& h) {
+  h.toml = "[connector]\nstates = \"tail\"\n" + h.toml;
+  instead(h.call.alloc_update, [&h](auto& right, kvc_sched* s, const kvc_alloc_in* in, auto* out) {
+    const kvc_status status = right(s, in, out);
+    const auto* const states = static_cast<const kvc_retention_api*>(
+        h.call.extension(kvc_text_of(KVC_RETENTION_EXTENSION)));
+    const kvc_retention_in ask{sizeof ask, 0, in->request, in->accepted_tokens};
+    kvc_retention_out wanted{};
+    wanted.struct_size = sizeof wanted;
+    if (states != nullptr && status == KVC_OK) states->boundaries(s, &ask, &wanted);
+    return status;
+  });
 }
 
 // The pool gives what open jobs hold.
