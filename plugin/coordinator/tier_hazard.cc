@@ -302,9 +302,14 @@ bool HazardPolicy::maintain() {
   const std::uint32_t period = now_ < early ? refresh_every_early : refresh_every;
   if (now_ - refreshed_ < period) return false;
   refreshed_ = now_;
-  for (Samples::Sample& sample : samples_.all()) {
+  const std::span<Samples::Sample> samples = samples_.all();
+  const auto mark_of = [&](const Samples::Sample& sample) -> const Mark& {
     const bool ghost = (sample.where & Samples::ghost_bit) != 0;
-    expose(ghost ? ghosts_[sample.where & ~Samples::ghost_bit].mark : marks_[sample.where], sample);
+    return ghost ? ghosts_[sample.where & ~Samples::ghost_bit].mark : marks_[sample.where];
+  };
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    if (i + ahead < samples.size()) prefetch(&mark_of(samples[i + ahead]));
+    expose(mark_of(samples[i]), samples[i]);
   }
   survival_.refresh();
   rekey_all();

@@ -34,14 +34,10 @@ bool Policy::make() {
   return marks_.size_for(ctx_.slots);
 }
 
-void Policy::push_young(SlotId slot) {
-  Mark& m = marks_[slot];
+void Policy::link_young(const Mark& m, Record& r, SlotId slot) {
   List& list = lists_[m.list];
-  Record& r = ctx_.records[slot];
   r.prev = list.young + 1;
   r.next = 0;
-  m.set(Mark::listed_bit, true);
-  m.set(Mark::parked_bit, false);
   if (list.young != no_slot) {
     ctx_.records[list.young].next = slot + 1;
     list.young = slot;
@@ -49,6 +45,28 @@ void Policy::push_young(SlotId slot) {
   }
   list.old = list.young = slot;
   old_end_changed(m.list);
+}
+
+void Policy::unlink(const Mark& m, const Record& r) {
+  List& list = lists_[m.list];
+  if (r.next != 0) {
+    ctx_.records[r.next - 1].prev = r.prev;
+  } else {
+    list.young = r.prev - 1;
+  }
+  if (r.prev != 0) {
+    ctx_.records[r.prev - 1].next = r.next;
+    return;
+  }
+  list.old = r.next - 1;
+  old_end_changed(m.list);
+}
+
+void Policy::push_young(SlotId slot) {
+  Mark& m = marks_[slot];
+  m.set(Mark::listed_bit, true);
+  m.set(Mark::parked_bit, false);
+  link_young(m, ctx_.records[slot], slot);
 }
 
 void Policy::push_old(SlotId slot) {
@@ -70,30 +88,22 @@ void Policy::delist(SlotId slot) {
   m.set(Mark::parked_bit, false);
   if (!m.has(Mark::listed_bit)) return;
   m.set(Mark::listed_bit, false);
-  List& list = lists_[m.list];
   Record& r = ctx_.records[slot];
-  const std::uint32_t older = r.prev;
-  const std::uint32_t younger = r.next;
+  unlink(m, r);
   r.prev = r.next = 0;
-  if (younger != 0) {
-    ctx_.records[younger - 1].prev = older;
-  } else {
-    list.young = older - 1;
-  }
-  if (older != 0) {
-    ctx_.records[older - 1].next = younger;
-    return;
-  }
-  list.old = younger - 1;
-  old_end_changed(m.list);
 }
 
 void Policy::move_young(SlotId slot, std::uint16_t list) {
   Mark& m = marks_[slot];
-  const bool stands = m.has(Mark::listed_bit) || m.has(Mark::parked_bit);
-  delist(slot);
+  const bool parked = m.has(Mark::parked_bit);
+  const bool listed = m.has(Mark::listed_bit);
+  Record& r = ctx_.records[slot];
+  if (listed) unlink(m, r);
   m.list = list;
-  if (stands) push_young(slot);
+  if (!listed && !parked) return;
+  m.set(Mark::listed_bit, true);
+  m.set(Mark::parked_bit, false);
+  link_young(m, r, slot);
 }
 
 SlotId Policy::oldest(std::uint16_t list, RunId store_run) {

@@ -174,6 +174,9 @@ class Policy {
   std::vector<List> lists_;
 
  private:
+  // The links of a list, without the bits of the mark.
+  void link_young(const Mark& m, Record& r, SlotId slot);
+  void unlink(const Mark& m, const Record& r);
   [[nodiscard]] Status verify_slot(SlotId slot) const;
   std::vector<SlotId> path_;
 };

@@ -19,10 +19,6 @@ ClassCode ClassCode::unpack(std::uint32_t code) {
   return c;
 }
 
-std::uint32_t touch_level(std::uint32_t touches) {
-  return (touches > 1) + (touches > 2) + (touches > 5) + (touches > 15) + (touches > 63);
-}
-
 std::uint32_t new_level(std::uint64_t tokens) {
   if (tokens == 0) return 0;
   if (tokens < 2048) return 1;
@@ -132,14 +128,16 @@ Survival::Row Survival::worth_of(const Counts& counts) const {
     dies[b] = -std::expm1(-rate * requests(edges_[b + 1] - edges_[b]));
     waits[b] = dies[b] / rate;
   }
+  // All ages side by side.
   Row worth{};
-  for (std::uint32_t from = 0; from < age_buckets; ++from) {
-    float alive = 1;
-    float waited = 0;
-    for (std::uint32_t b = from; b < age_buckets; ++b) {
-      waited += alive * waits[b];
-      alive *= 1 - dies[b];
-      worth[from] = std::max(worth[from], (1 - alive) / waited);
+  Row waited{};
+  Row alive;
+  alive.fill(1);
+  for (std::uint32_t b = 0; b < age_buckets; ++b) {
+    for (std::uint32_t from = 0; from <= b; ++from) {
+      waited[from] += alive[from] * waits[b];
+      alive[from] *= 1 - dies[b];
+      worth[from] = std::max(worth[from], (1 - alive[from]) / waited[from]);
     }
   }
   return worth;

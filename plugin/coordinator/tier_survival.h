@@ -45,7 +45,9 @@ struct ClassCode {
   [[nodiscard]] static ClassCode unpack(std::uint32_t code);
 };
 
-std::uint32_t touch_level(std::uint32_t touches);
+inline std::uint32_t touch_level(std::uint32_t touches) {
+  return (touches > 1) + (touches > 2) + (touches > 5) + (touches > 15) + (touches > 63);
+}
 std::uint32_t new_level(std::uint64_t tokens);
 std::uint32_t out_level(std::uint64_t tokens);
 
