@@ -208,6 +208,7 @@ class RankEngine {
   void unmark(std::uint32_t at);
   void announce(const PlanView& plan, bool on);
   void release_chained(std::uint64_t step);
+  void note_step(JobKind kind, std::uint64_t step);
   void enter_backlog(std::uint32_t at);
   void leave_backlog(Job& job);
   void drop_capture(const Fence& fence);
@@ -269,6 +270,7 @@ class RankEngine {
   bool epoch_known_ = false;
   std::uint64_t epoch_ = 0;
   std::array<std::uint64_t, 2> last_step_{};  // by direction
+  std::uint64_t unbroken_from_ = 0;           // loads of the steps from here to the last one came
   std::deque<Job> jobs_;
   std::vector<std::uint32_t> free_jobs_;
   boost::unordered_flat_map<JobId, std::uint32_t> open_;  // until progress told its end

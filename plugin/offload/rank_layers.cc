@@ -103,7 +103,12 @@ Status RankEngine::layer_fence(std::uint64_t step, std::uint32_t layer, Fence& o
   const auto found = std::lower_bound(
       open_steps_.begin(), open_steps_.end(), step,
       [this](std::uint32_t i, std::uint64_t s) { return step_loads_[i].step < s; });
-  if (found == open_steps_.end() || step_loads_[*found].step != step) return {};
+  if (found == open_steps_.end() || step_loads_[*found].step != step) {
+    if (step >= unbroken_from_) return {};
+    return {Code::state, fmt::format("rank {}: a layer of step {}; loads of all steps came from {} "
+                                     "to {} only",
+                                     options_.rank, step, unbroken_from_, last_step_[0])};
+  }
   const auto layers = layout_->layers();
   const auto at = std::lower_bound(layers.begin(), layers.end(), layer);
   if (at == layers.end() || *at != layer) return {};

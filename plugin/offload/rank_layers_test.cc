@@ -1,4 +1,6 @@
 // Loads in step on a rank: order of layers, fences, failures, room.
+#include <fmt/format.h>
+
 #include <boost/test/unit_test.hpp>
 
 #include "plugin/offload/tests/rank_world.h"
@@ -112,6 +114,35 @@ BOOST_AUTO_TEST_CASE(a_fence_is_refused_for_plans_that_were_not_submitted) {
   BOOST_TEST((w.rank->layer_fence(0, 3, f).code == Code::state));
   BOOST_TEST((w.rank->layer_fence(1, 3, f).code == Code::ok));
   BOOST_TEST((f.kind == FenceKind::none));
+}
+
+// A fence that says "there" for a plan that was lost lets a forward read what nobody loaded.
+BOOST_AUTO_TEST_CASE(a_fence_is_refused_for_plans_that_were_left_out) {
+  LayeredWorld w;
+  BOOST_REQUIRE(w.load().ok());
+  const std::uint64_t open = w.step;
+  w.step += 3;
+  w.host.lines.clear();
+  BOOST_REQUIRE(w.submit({{7, {{0, 0, 13, 0}}, 7, true}}, {}).ok());
+  BOOST_REQUIRE(w.host.lines.size() == 2u);  // of loads and of stores
+  for (const auto& [level, text] : w.host.lines) {
+    BOOST_TEST((level == LogLevel::peer_fault));
+    BOOST_TEST(
+        text.find(fmt::format("of step {} after those of step {}", w.step, open)) != text.npos,
+        text);
+  }
+  Fence f;
+  for (const std::uint64_t lost : {open + 1, w.step - 1}) {
+    const Status s = w.rank->layer_fence(lost, 3, f);
+    BOOST_TEST((s.code == Code::state));
+    BOOST_TEST(s.text.find(fmt::format("a layer of step {};", lost)) != s.text.npos, s.text);
+  }
+  // Both that came.
+  for (const std::uint64_t here : {open, w.step}) {
+    BOOST_TEST(w.rank->layer_fence(here, 3, f).ok());
+    BOOST_TEST((f.kind == FenceKind::counter));
+  }
+  w.run();
 }
 
 BOOST_AUTO_TEST_CASE(layers_wait_for_the_fence_of_the_loads) {

@@ -53,7 +53,7 @@ Status RankEngine::take_plan(JobKind kind, const PlanView& plan, const Fence& fe
   if (Status s = take_jobs(kind == JobKind::load ? plan.loads() : plan.stores()); !s.ok()) return s;
   epoch_known_ = true;
   epoch_ = plan.epoch();
-  last_step_[index_of(kind)] = plan.step();
+  note_step(kind, plan.step());
   // Loads of this plan may read what its stores will write, whichever is submitted first.
   if (kind == JobKind::store) {
     announce(plan, false);
@@ -68,6 +68,20 @@ Status RankEngine::take_plan(JobKind kind, const PlanView& plan, const Fence& fe
     release_chained(plan.step());
   }
   return {};
+}
+
+// Nobody here knows the jobs of a plan that did not come, so nobody can end them.
+void RankEngine::note_step(JobKind kind, std::uint64_t step) {
+  std::uint64_t& last = last_step_[index_of(kind)];
+  const bool gap = last != 0 && step != last + 1;
+  if (gap) {
+    host_.log(LogLevel::peer_fault,
+              fmt::format("KVC-H-050: rank {}: {} jobs of step {} after those of step {}: what is "
+                          "between did not come, and its jobs do not end",
+                          options_.rank, name_of(kind), step, last));
+  }
+  if (kind == JobKind::load && (gap || last == 0)) unbroken_from_ = step;
+  last = step;
 }
 
 Status RankEngine::check_fence(const Fence& fence) const {
