@@ -191,6 +191,15 @@ const kvc_retention_in* c_retention(Arena& a, const RetentionIn& in) {
   return q;
 }
 
+const kvc_load_in_step* c_in_step(Arena& a, const InStepIn& in) {
+  kvc_load_in_step* const q = one<kvc_load_in_step>(a);
+  if (q == nullptr) return nullptr;
+  q->flags = in.flags;
+  q->request = in.request;
+  q->job = in.job;
+  return q;
+}
+
 const kvc_alloc_in* c_alloc(Arena& a, const AllocIn& in) {
   kvc_alloc_in* const x = one<kvc_alloc_in>(a);
   if (x == nullptr) return nullptr;

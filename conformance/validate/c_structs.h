@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <kvc/kvc.h>
+#include <kvc/kvc_layerwise.h>
 #include <kvc/kvc_retention.h>
 
 #include "conformance/validate/calls.h"
@@ -38,6 +39,7 @@ const kvc_request* c_begin(Arena& a, const BeginIn& in);
 const kvc_extend* c_extend(Arena& a, const ExtendIn& in);
 const kvc_lookup_in* c_lookup(Arena& a, const LookupIn& in);
 const kvc_retention_in* c_retention(Arena& a, const RetentionIn& in);
+const kvc_load_in_step* c_in_step(Arena& a, const InStepIn& in);
 const kvc_alloc_in* c_alloc(Arena& a, const AllocIn& in);
 const kvc_step* c_step(Arena& a, const StepIn& in);
 const kvc_bytes* c_reports(Arena& a, const std::vector<ByteString>& reports);

@@ -38,7 +38,8 @@ bool may_say_more(Slot slot) {
 }
 bool may_say_later(Slot slot) {
   return slot == Slot::lookup || slot == Slot::reset || slot == Slot::pump_scheduler ||
-         slot == Slot::pump_rank || slot == Slot::wait;
+         slot == Slot::pump_rank || slot == Slot::wait || slot == Slot::load_in_step ||
+         slot == Slot::layer_fence;
 }
 bool known_error(kvc_status status) {
   return (status < 0 && status >= KVC_E_DEADLINE) || status == KVC_E_INTERNAL;
@@ -230,7 +231,7 @@ void Call::gave_up(const char* why) {
 CallHead Call::head(kvc_status status) const {
   const bool rank = side_ != nullptr ? !side_->sched : slot_ == Slot::open_rank;
   const std::uint32_t number = side_ != nullptr ? side_->rank : opening_rank_;
-  return {static_cast<std::uint32_t>(slot_), rank ? 1 + number : 0, number_, time_ns_, status};
+  return {info(slot_).number, rank ? 1 + number : 0, number_, time_ns_, status};
 }
 
 void Call::publish_new() {

@@ -172,12 +172,31 @@ struct RetentionIn {  // of kvc.retention/1
   std::uint32_t flags = 0;
   std::uint64_t request = 0;
   std::uint64_t begin = 0;
+  KVC_FIELDS(flags, request, begin)
   bool operator==(const RetentionIn&) const = default;
 };
 struct RetentionOut {
   std::int32_t mode = 0;
   std::vector<std::uint64_t> boundaries;
+  KVC_FIELDS(mode, boundaries)
   bool operator==(const RetentionOut&) const = default;
+};
+
+struct InStepIn {  // load_in_step of kvc.layerwise/1
+  std::uint32_t flags = 0;
+  std::uint64_t request = 0;
+  std::uint64_t job = 0;
+  KVC_FIELDS(flags, request, job)
+};
+struct LayerIn {  // layer_fence
+  std::uint64_t step = 0;
+  std::uint32_t layer = 0;
+  KVC_FIELDS(step, layer)
+};
+struct LayerOut {
+  std::int32_t fence_kind = 0;
+  std::uint64_t fence_value = 0;
+  KVC_FIELDS(fence_kind, fence_value)
 };
 
 struct AllocIn {

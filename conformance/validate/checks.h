@@ -34,6 +34,14 @@ void after_retention(const Check& c, const RetentionIn& in, kvc_status status,
 // A hand-off that a list does not want (KVC-H-070).
 void check_wanted(const Check& c, const Request& r, const Handoff& h);
 
+// layerwise.cc: kvc.layerwise/1.
+void before_in_step(const Check& c, const InStepIn& in);
+void after_in_step(const Check& c, const InStepIn& in, kvc_status status);
+// Of a plan that was made: it has the loads that were taken in step.
+void check_promised(const Check& c);
+void after_layer(const Check& c, std::uint32_t rank, const LayerIn& in, kvc_status status,
+                 const kvc_fence& out);
+
 // loads.cc
 void before_alloc(const Check& c, const AllocIn& in);
 void after_alloc(const Check& c, const AllocIn& in, kvc_status status, const AllocOut& out);

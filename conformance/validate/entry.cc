@@ -5,12 +5,10 @@
 #include <string_view>
 
 #include <fmt/format.h>
-#include <kvc/kvc_layerwise.h>
 #include <kvc/kvc_util.h>
 
 #include "conformance/validate/engine.h"
 #include "conformance/validate/form.h"
-#include "conformance/validate/layerwise.h"
 #include "conformance/validate/table.h"
 #include "conformance/validate/validate.h"
 
@@ -92,8 +90,7 @@ const void* extension(kvc_bytes id) noexcept {
   const kvc_plugin_api* next = named_next(&why);
   if (next == nullptr) next = Registry::of_process().first_next();
   const void* const table = next == nullptr ? nullptr : next->extension(id);
-  if (table == nullptr) return nullptr;
-  return name == KVC_LAYERWISE_EXTENSION ? layerwise_before(table) : checked_extension(name, table);
+  return table == nullptr ? nullptr : checked_extension(name, table);
 }
 
 }  // namespace slots

@@ -1,4 +1,5 @@
-// Rules of kvc.retention/1 that the layer sees, broken once on either side.
+// Rules of kvc.retention/1 and kvc.layerwise/1 that the layer sees, broken once on either side.
+#include <kvc/kvc_layerwise.h>
 #include <kvc/kvc_retention.h>
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
@@ -155,7 +156,153 @@ const Planted lists[] = {
      }},
 };
 
+// What the scripted connector's kvc.layerwise/1 answers.
+struct Layers {
+  kvc_status taken = KVC_OK;
+  kvc_status fenced = KVC_OK;
+  kvc_fence fence{};
+};
+Layers layers;
+
+constexpr kvc_layerwise_api scripted_layers{
+    sizeof scripted_layers, 0,
+    [](kvc_sched*, const kvc_load_in_step*) noexcept -> kvc_status { return layers.taken; },
+    [](kvc_rank*, std::uint64_t, std::uint32_t, kvc_fence* out) noexcept -> kvc_status {
+      if (layers.fenced != KVC_OK) return layers.fenced;
+      layers.fence.struct_size = sizeof layers.fence;
+      return KVC_WRITE(out, &layers.fence);
+    }};
+
+const kvc_layerwise_api& checked_layers(Layers with) {
+  layers = with;
+  script().extension = [](kvc_bytes) -> const void* { return &scripted_layers; };
+  return *static_cast<const kvc_layerwise_api*>(
+      checked_extension(KVC_LAYERWISE_EXTENSION, &scripted_layers));
+}
+
+kvc_status take(Host& h, std::uint64_t id, kvc_job job, kvc_status answer,
+                std::uint32_t flags = 0) {
+  const kvc_load_in_step in{sizeof in, flags, id, job};
+  return checked_layers({answer, KVC_OK, {}}).load_in_step(h.sched, &in);
+}
+
+kvc_status look(Host& h, std::uint64_t step, Layers with) {
+  kvc_fence out{};
+  out.struct_size = sizeof out;
+  return checked_layers(with).layer_fence(h.rank, step, 0, &out);
+}
+
+kvc_fence fence_of(std::int32_t kind) {
+  kvc_fence fence{};
+  fence.kind = kind;
+  return fence;
+}
+
+const Planted loads_in_step[] = {
+    {"KVC-P-141", "the open load is refused",
+     [](Host& h) {
+       begin_load(h);
+       take(h, 1, h.allocated.job, KVC_E_ARG);
+     }},
+    {"KVC-P-141", "a load that is not the request's is taken",
+     [](Host& h) {
+       begin_load(h);
+       take(h, 1, h.allocated.job + 1, KVC_OK);
+     }},
+    {"KVC-P-141", "a load that was planned is taken",
+     [](Host& h) {
+       begin_load(h);
+       h.build();
+       take(h, 1, h.allocated.job, KVC_OK);
+     }},
+    {"KVC-P-141", "the load of nobody is taken", [](Host& h) { take(h, 5, 1, KVC_OK); }, true,
+     "KVC-H-023"},
+    {"KVC-P-141", "a load that was taken is not in the next plan",
+     [](Host& h) {
+       begin_load(h);
+       take(h, 1, h.allocated.job, KVC_OK);
+       script().build_store_jobs = [](kvc_sched* s, const kvc_step* in, kvc_plan* out) {
+         const kvc_status status = right_api().build_store_jobs(s, in, out);
+         change(out, [](kvc_plan& plan) { plan.jobs.count = 0; });
+         return status;
+       };
+       h.build();
+     }},
+    {"KVC-P-141", "a layer of a plan that was not submitted",
+     [](Host& h) {
+       begin_load(h);
+       h.build();
+       look(h, 1, {});
+     }},
+    {"KVC-P-141", "a layer of step 0", [](Host& h) { look(h, 0, {}); }},
+    {"KVC-P-141", "a layer of a submitted plan is refused",
+     [](Host& h) {
+       h.build();
+       h.submit();
+       look(h, 1, {KVC_OK, KVC_E_STATE, {}});
+     }},
+    {"KVC-P-141", "a layer waits for a fence of no kind",
+     [](Host& h) {
+       h.build();
+       h.submit();
+       look(h, 1, {KVC_OK, KVC_OK, fence_of(9)});
+     }},
+    {"KVC-P-141", "a layer waits for a counter at no address",
+     [](Host& h) {
+       h.build();
+       h.submit();
+       look(h, 1, {KVC_OK, KVC_OK, fence_of(KVC_FENCE_COUNTER)});
+     }},
+    {"KVC-P-012", "a status that is none of these functions'",
+     [](Host& h) {
+       h.build();
+       h.submit();
+       look(h, 1, {KVC_OK, KVC_MORE, {}});
+     }},
+    {"KVC-P-006", "an unknown flag is taken",
+     [](Host& h) {
+       begin_load(h);
+       take(h, 1, h.allocated.job, KVC_OK, 1U << 30U);
+     },
+     true, "KVC-H-003"},
+};
+
 BOOST_AUTO_TEST_SUITE(extension_rules)
+
+BOOST_DATA_TEST_CASE(a_wrong_load_in_step_names_its_rule,
+                     boost::unit_test::data::make(loads_in_step), p) {
+  check(p);
+}
+
+// The controls of the rows above: the same calls with right answers.
+BOOST_AUTO_TEST_CASE(right_answers_about_loads_in_step_are_handed_through_without_a_finding) {
+  Host h;
+  h.open();
+  begin_load(h);
+  const kvc_job job = h.allocated.job;
+  BOOST_TEST(take(h, 1, job + 1, KVC_E_ARG) == KVC_E_ARG);
+  BOOST_TEST(take(h, 1, job, KVC_LATER) == KVC_LATER);
+  BOOST_TEST(take(h, 1, job, KVC_OK) == KVC_OK);
+  h.build();
+  BOOST_TEST(take(h, 1, job, KVC_E_STATE) == KVC_E_STATE);
+  BOOST_TEST(look(h, 1, {KVC_OK, KVC_E_STATE, {}}) == KVC_E_STATE);
+  h.submit();
+  BOOST_TEST(look(h, 1, {KVC_OK, KVC_LATER, {}}) == KVC_LATER);
+  static const std::uint64_t counter = 0;
+  kvc_fence waits = fence_of(KVC_FENCE_COUNTER);
+  waits.counter = &counter;
+  waits.value = 7;
+  kvc_fence out{};
+  out.struct_size = sizeof out;
+  BOOST_TEST(checked_layers({KVC_OK, KVC_OK, waits}).layer_fence(h.rank, 1, 0, &out) == KVC_OK);
+  BOOST_TEST(out.counter == &counter);
+  BOOST_TEST(out.value == 7U);
+  h.progress();
+  h.complete();
+  h.end(1, 0, {1, 2});
+  h.close();
+  BOOST_TEST(found_texts() == "");
+}
 
 BOOST_DATA_TEST_CASE(a_wrong_list_and_a_wrong_hand_off_name_their_rule,
                      boost::unit_test::data::make(lists), p) {

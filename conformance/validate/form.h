@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <kvc/kvc.h>
+#include <kvc/kvc_layerwise.h>
 #include <kvc/kvc_retention.h>
 #include <kvc/kvc_util.h>
 
@@ -76,6 +77,7 @@ class Form {
 [[nodiscard]] ExtendIn read_extend(Form& form, const kvc_extend* in, const Layout& layout);
 [[nodiscard]] LookupIn read_lookup(Form& form, const kvc_lookup_in* in);
 [[nodiscard]] RetentionIn read_retention(Form& form, const kvc_retention_in* in);
+[[nodiscard]] InStepIn read_in_step(Form& form, const kvc_load_in_step* in);
 [[nodiscard]] AllocIn read_alloc(Form& form, const kvc_alloc_in* in, const Layout& layout);
 [[nodiscard]] StepIn read_step(Form& form, const kvc_step* in, const Layout& layout);
 [[nodiscard]] CompleteIn read_reports(Form& form, const kvc_bytes* reports, std::uint64_t count,

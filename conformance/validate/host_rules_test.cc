@@ -5,7 +5,6 @@
 
 #include <kvc/kvc_layerwise.h>
 
-#include "conformance/validate/layerwise.h"
 #include "conformance/validate/table.h"
 #include "conformance/validate/tests/planted_test.h"
 
@@ -358,7 +357,8 @@ const kvc_layerwise_api& begin_in_step(Host& h) {
       }};
   script().extension = [](kvc_bytes) -> const void* { return &right; };
   begin_load(h);
-  const auto& mine = *static_cast<const kvc_layerwise_api*>(layerwise_before(&right));
+  const auto& mine =
+      *static_cast<const kvc_layerwise_api*>(checked_extension(KVC_LAYERWISE_EXTENSION, &right));
   const kvc_load_in_step in{sizeof in, 0, 1, h.allocated.job};
   BOOST_TEST(mine.load_in_step(h.sched, &in) == KVC_OK);
   return mine;
@@ -381,10 +381,12 @@ BOOST_AUTO_TEST_CASE(a_load_in_step_may_be_scheduled_with_the_tokens_of_the_devi
   BOOST_TEST(h.end(1, 48, {1, 2, 3}) == KVC_OK);
   h.close();
   BOOST_TEST(found_texts() == "");
-  // What no side has is refused, without a finding.
+  // What no open gave is not handed through.
   const kvc_load_in_step in{sizeof in, 0, 1, 1};
   BOOST_TEST(layers.load_in_step(nullptr, &in) == KVC_E_ARG);
   BOOST_TEST(layers.layer_fence(nullptr, 1, 0, &fence) == KVC_E_ARG);
+  BOOST_TEST(found_rules() == (std::vector<std::string>{"KVC-H-002", "KVC-H-002"}),
+             boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(tokens_that_come_of_a_load_in_step_are_not_confirmed_before_its_verdict) {

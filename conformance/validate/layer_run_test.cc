@@ -38,6 +38,8 @@ const RunCase cases[] = {
     {"llama", {"--device-cache", "off", "--steps-in-flight", "3"}, ""},
     {"llama", {"--max-running", "2"}, lazy},
     {"qwen3.5-4b", {"--max-running", "2"}, lazy},
+    {"qwen3.5-4b", {"--layerwise", "2"}, ""},
+    {"gemma", {"--layerwise", "3", "--device-blocks", "900", "--host-blocks", "300"}, ""},
 };
 
 // What does not depend on the time that copies take.
@@ -99,8 +101,8 @@ BOOST_DATA_TEST_CASE_F(Layered, a_run_through_the_layer_is_the_run_without_it_an
   const json plain = run(arguments(c, library("kvc_simple_cpu")));
   json layered;
   {
-    const Environment set(library("kvc_simple_cpu"), (folder / "findings.jsonl").string(),
-                          c.more.empty());
+    const bool guard = c.more.empty() || c.more.front() == "--layerwise";
+    const Environment set(library("kvc_simple_cpu"), (folder / "findings.jsonl").string(), guard);
     layered = run(arguments(c, library("kvc_validate")));
   }
   BOOST_TEST(boost::filesystem::exists(folder / "findings.jsonl"));

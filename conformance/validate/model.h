@@ -151,6 +151,7 @@ struct Model {
   FlatMap<std::uint64_t, Job> jobs;  // handed out, not ended
   FlatSet<std::uint64_t> ended_jobs;
   std::vector<std::uint64_t> unplanned_stores;
+  std::vector<std::uint64_t> promised_loads;  // requests: taken in step since the last plan
   std::uint64_t open_loads = 0;
   std::uint64_t open_stores = 0;
   std::uint64_t open_ends = 0;  // of request_end: what they hold alone is not known

@@ -1,4 +1,4 @@
-// Plans: KVC-P-080 to 085.
+// Plans: KVC-P-080 to 085, and of KVC-P-141 what check_promised finds.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -147,6 +147,7 @@ void after_build(const Check& c, const StepIn& in, kvc_status status, const Plan
     }
   }
   m.unplanned_stores.clear();
+  check_promised(c);
   m.leases.clear();
   check_lag(c, lag_spare_steps);
 }

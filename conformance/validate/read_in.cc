@@ -177,6 +177,13 @@ RetentionIn read_retention(Form& form, const kvc_retention_in* in) {
   return {q.flags, q.request, q.begin_tokens};
 }
 
+InStepIn read_in_step(Form& form, const kvc_load_in_step* in) {
+  kvc_load_in_step q{};
+  if (!form.read(in, q, sizeof q, "kvc_load_in_step")) return {};
+  form.bits(q.flags, 0, "kvc_load_in_step.flags");
+  return {q.flags, q.request, q.job};
+}
+
 AllocIn read_alloc(Form& form, const kvc_alloc_in* in, const Layout& layout) {
   kvc_alloc_in a{};
   if (!form.read(in, a, kvc_alloc_in_least, "kvc_alloc_in")) return {};

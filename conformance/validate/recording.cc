@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -12,6 +13,7 @@ namespace kvc::validate {
 namespace {
 
 constexpr std::uint64_t file_bytes_max = std::uint64_t{4} << 30U;
+constexpr std::uint64_t extensions_since = 2;
 constexpr std::size_t end_bytes = 1 + sizeof(std::uint64_t);  // a length of 0, the checksum
 
 void put_fixed(std::string& out, std::uint64_t value, std::size_t bytes) {
@@ -128,10 +130,12 @@ Result<Recording> Recording::parse(std::string bytes, Cut cut) {
     return wrong("does not begin with KVCC");
   const std::uint64_t version = get_fixed(bytes.data() + 4, 2);
   const std::uint64_t header = get_fixed(bytes.data() + 6, 2);
-  if (version != recording_version || header != recording_header_bytes ||
+  if (version == 0 || version > recording_version || header != recording_header_bytes ||
       get_fixed(bytes.data() + 8, 8) != 0) {
-    return wrong(fmt::format("is of version {} with a header of {} bytes; this reads version {}",
-                             version, header, recording_version));
+    return wrong(
+        fmt::format("is of version {} with a header of {} bytes; this reads versions 1 "
+                    "to {}",
+                    version, header, recording_version));
   }
   Recording r;
   r.bytes_.assign(bytes.begin(), bytes.end());
@@ -162,9 +166,17 @@ Result<Recording> Recording::parse(std::string bytes, Cut cut) {
     in(call.head);
     Writer again(head);
     again(call.head);
-    if (!in.ok() || !call.body.starts_with(head) || call.head.slot >= recorded_slots) {
+    if (!in.ok() || !call.body.starts_with(head)) {
       return wrong(fmt::format("has a call that cannot be read at byte {}", at));
     }
+    const std::optional<Slot> slot = slot_of(call.head.slot);
+    if (!slot || (version < extensions_since && call.head.slot >= extension_numbers)) {
+      return wrong(
+          fmt::format("has a call of slot {} at byte {}, which version {} of it does not "
+                      "know",
+                      call.head.slot, at, version));
+    }
+    call.slot = *slot;
     call.body.remove_prefix(head.size());
     r.calls_.push_back(call);
     at += record.size();

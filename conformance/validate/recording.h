@@ -16,12 +16,12 @@
 namespace kvc::validate {
 
 inline constexpr std::string_view recording_magic = "KVCC";
-inline constexpr std::uint16_t recording_version = 1;
+inline constexpr std::uint16_t recording_version = 2;  // 1 has no calls of extensions
 inline constexpr std::size_t recording_header_bytes = 16;
 
 // What stands in front of every call.
 struct CallHead {
-  std::uint32_t slot = 0;     // Slot
+  std::uint32_t slot = 0;     // SlotInfo::number
   std::uint32_t who = 0;      // 0: the scheduler, 1 + r: rank r
   std::uint64_t call = 0;     // 1, 2, ... in the order in which calls began
   std::uint64_t time_ns = 0;  // of the host's clock, when it began
@@ -79,6 +79,7 @@ class Recorder {
 // One call of a recording: its head, and the rest as bytes.
 struct RecordedCall {
   CallHead head;
+  Slot slot = Slot::count;
   std::string_view body;  // in, queries, out
 };
 
@@ -86,8 +87,8 @@ struct RecordedCall {
 // Invariants: calls() are in the order of their numbers.
 class Recording {
  public:
-  // Survives any bytes. Errors: arg, naming what is wrong: no file, too short, magic, version, a
-  // call that crosses the end, no end mark, checksum, an unknown slot.
+  // Reads versions 1 and 2. Survives any bytes. Errors: arg, naming what is wrong: no file, too
+  // short, magic, version, a call that crosses the end, no end mark, checksum, an unknown slot.
   // `cut`: of a file without its end, as a killed process leaves it, the whole calls are taken; no
   // checksum covers them.
   enum class Cut : std::uint8_t { refused, allowed };

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "conformance/validate/recording.h"
+#include "conformance/validate/tests/resealed_test.h"
 
 namespace kvc::validate {
 namespace {
@@ -35,10 +36,11 @@ std::string bytes_of(const std::string& path) {
 // The example of the page.
 std::string example(const Folder& folder) {
   Recorder recorder(folder.file("a.kvcc"));
-  const auto slot = [](Slot s) { return static_cast<std::uint32_t>(s); };
+  const auto slot = [](Slot s) { return info(s).number; };
   recorder.add({slot(Slot::lookup), 0, 1, 300, KVC_OK}, LookupIn{0, 12, 200, 32, KVC_NO_LIMIT},
                {QueryAnswer{false, 1, "key", 7, 48, 1}}, LookupOut{0, KVC_WHY_MISS});
   recorder.add({slot(Slot::wait), 2, 2, 301, KVC_LATER}, WaitIn{{5, 6}, 1000}, {}, Nothing{});
+  recorder.add({slot(Slot::load_in_step), 0, 3, 302, KVC_OK}, InStepIn{0, 12, 5}, {}, Nothing{});
   recorder.close();
   BOOST_TEST(recorder.problem() == "");
   return bytes_of(folder.file("a.kvcc"));
@@ -78,7 +80,8 @@ BOOST_AUTO_TEST_CASE(the_example_of_the_page_is_what_the_writer_writes) {
   BOOST_TEST(bytes == page_bytes(), "written:" << hex(bytes));
   const auto read = Recording::parse(bytes);
   BOOST_REQUIRE(read.ok());
-  BOOST_REQUIRE(read.value().calls().size() == 2U);
+  BOOST_REQUIRE(read.value().calls().size() == 3U);
+  BOOST_TEST((read.value().calls()[2].slot == Slot::load_in_step));
   const RecordedCall& call = read.value().calls()[0];
   BOOST_TEST(call.head.time_ns == 300U);
   Reader r(call.body);
@@ -92,6 +95,31 @@ BOOST_AUTO_TEST_CASE(the_example_of_the_page_is_what_the_writer_writes) {
   BOOST_REQUIRE(queries.size() == 1U);
   BOOST_TEST(queries[0].key == "key");
   BOOST_TEST(out.why == KVC_WHY_MISS);
+}
+
+BOOST_AUTO_TEST_CASE(version_1_has_the_same_calls_but_for_those_of_extensions) {
+  const Folder folder;
+  const auto whole = Recording::parse(example(folder));
+  BOOST_REQUIRE(whole.ok());
+  std::vector<RecordedCall> calls = whole.value().calls();
+  const auto as_they_are = [](std::size_t, std::string&) {};
+  const auto refused = [&](std::uint16_t version, const std::string& part) {
+    const auto read = Recording::parse(testing::sealed(calls, version, as_they_are));
+    BOOST_REQUIRE(!read.ok());
+    BOOST_TEST(read.error().text.find(part) != std::string::npos, read.error().text);
+  };
+  BOOST_TEST(Recording::parse(testing::sealed(calls, 2, as_they_are)).ok());
+  refused(1, "slot 257");
+  refused(3, "reads versions 1 to 2");
+  refused(0, "reads versions 1 to 2");
+  calls.back().head.slot = 300;
+  refused(2, "slot 300");
+  calls.back().head.slot = 100;
+  refused(2, "slot 100");
+  calls.pop_back();
+  const auto old = Recording::parse(testing::sealed(calls, 1, as_they_are));
+  BOOST_REQUIRE(old.ok());
+  BOOST_TEST(old.value().calls().size() == 2U);
 }
 
 BOOST_AUTO_TEST_CASE(a_recording_that_is_cut_off_anywhere_is_refused_with_a_text) {
@@ -119,7 +147,7 @@ BOOST_AUTO_TEST_CASE(of_a_recording_without_its_end_the_whole_calls_can_be_taken
     calls = read.value().calls().size();
     BOOST_TEST(read.value().cut_at() != 0U);
   }
-  BOOST_TEST(calls == 2U);
+  BOOST_TEST(calls == 3U);
   BOOST_TEST(Recording::parse(bytes, Recording::Cut::allowed).value().cut_at() == 0U);
 }
 

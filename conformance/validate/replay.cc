@@ -80,7 +80,7 @@ Replay::~Replay() {
 Result<std::optional<Difference>> Replay::run() {
   const auto& calls = recording_.calls();
   const bool has_sched = std::any_of(calls.begin(), calls.end(), [](const RecordedCall& c) {
-    return c.head.slot == static_cast<std::uint32_t>(Slot::open_scheduler);
+    return c.slot == Slot::open_scheduler;
   });
   if (!has_sched) {
     return Status{Code::arg,
@@ -101,7 +101,7 @@ Result<std::optional<Difference>> Replay::run() {
 
 void Replay::one(const RecordedCall& call) {
   call_ = call.head.call;
-  switch (static_cast<Slot>(call.head.slot)) {
+  switch (call.slot) {
     case Slot::open_scheduler:
       return open(call, true);
     case Slot::open_rank:
@@ -135,6 +135,12 @@ void Replay::one(const RecordedCall& call) {
       return submit(call, false);
     case Slot::progress:
       return progress(call);
+    case Slot::boundaries:
+      return boundaries(call);
+    case Slot::load_in_step:
+      return load_in_step(call);
+    case Slot::layer_fence:
+      return layer_fence(call);
     case Slot::close_scheduler:
       if (sched_ != nullptr) api_.close_scheduler(sched_);
       sched_ = nullptr;
@@ -152,14 +158,14 @@ void Replay::one(const RecordedCall& call) {
 
 void Replay::wrong(const RecordedCall& call, const std::string& why) {
   if (over()) return;
-  const char* const slot = all_slots[call.head.slot].name;
-  problem_ = {Code::arg, fmt::format("call {} ({}): {}", call.head.call, slot, why)};
+  problem_ = {Code::arg,
+              fmt::format("call {} ({}): {}", call.head.call, info(call.slot).name, why)};
 }
 
 void Replay::differ(const RecordedCall& call, std::string field, std::string recorded,
                     std::string present) {
   if (over()) return;
-  difference_ = Difference{call.head.call, all_slots[call.head.slot].name, std::move(field),
+  difference_ = Difference{call.head.call, info(call.slot).name, std::move(field),
                            std::move(recorded), std::move(present)};
 }
 

@@ -97,6 +97,14 @@ class Replay {
   void register_regions(const RecordedCall& call);
   void submit(const RecordedCall& call, bool loads);
   void progress(const RecordedCall& call);
+  // replay_extensions.cc
+  void boundaries(const RecordedCall& call);
+  void load_in_step(const RecordedCall& call);
+  void layer_fence(const RecordedCall& call);
+  // The connector's table of the extension, which has the function; NULL: it has not, and that is
+  // the difference.
+  template <class Table, class Function>
+  const Table* extension(const RecordedCall& call, const char* id, Function Table::*function);
 
   // Reads in, the block queries and out of a call.
   template <class In, class Out>

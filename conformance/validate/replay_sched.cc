@@ -63,7 +63,7 @@ void Replay::number(const RecordedCall& call) {
   Nothing out;
   read(call, in, out);
   if (over() || !need_sched(call)) return;
-  const bool reset = static_cast<Slot>(call.head.slot) == Slot::reset;
+  const bool reset = call.slot == Slot::reset;
   same(call, "status", call.head.status,
        reset ? api_.reset(sched_, in.value) : api_.lookup_cancel(sched_, in.value));
 }

@@ -16,6 +16,8 @@ namespace {
 using host::Outcome;
 
 const std::string corpus = std::string(KVC_CORPUS) + "/calls/kvc_run_qwen3.5-4b.kvcc";
+const std::string corpus_in_step = std::string(KVC_CORPUS) + "/calls/kvc_run_layerwise.kvcc";
+const std::string corpora[] = {corpus, corpus_in_step};
 
 struct WithFolder : host::ProgramFolder {
   [[nodiscard]] Outcome replay(const std::vector<std::string>& args) const {
@@ -25,7 +27,46 @@ struct WithFolder : host::ProgramFolder {
     std::ofstream((folder / "c.toml").string()) << text;
     return (folder / "c.toml").string();
   }
+  // kvc-run through the layer over simple_cpu; the recording.
+  [[nodiscard]] std::string recorded(const std::string& name,
+                                     const std::vector<std::string>& more = {}) const {
+    const std::string file = (folder / "run.kvcc").string();
+    ::setenv("KVC_LAYER_NEXT", library("kvc_simple_cpu").c_str(), 1);
+    ::setenv("KVC_LAYER_RECORD", file.c_str(), 1);
+    std::vector<std::string> args = {
+        "--connector", library("kvc_validate"),
+        "--model",     model(name),
+        "--ranks",     "2",
+        "--trace",     "gen:agent?requests=8&steps=3&system_tokens=900&output_tokens=60"};
+    args.insert(args.end(), more.begin(), more.end());
+    const Outcome run = run_program(args);
+    ::unsetenv("KVC_LAYER_NEXT");
+    ::unsetenv("KVC_LAYER_RECORD");
+    BOOST_REQUIRE_MESSAGE(run.code == 0, run.out << run.err);
+    return file;
+  }
+  // Its loads run in the step of their plan, and it asks which states are wanted.
+  [[nodiscard]] std::string recorded_with_extensions(const std::string& name) const {
+    return recorded(name, {"--layerwise", "3", "--connector-config",
+                           options("[connector]\nstates = \"auto\"\n")});
+  }
 };
+
+std::size_t calls_of(const Recording& recording, Slot slot) {
+  const auto& calls = recording.calls();
+  return static_cast<std::size_t>(std::count_if(
+      calls.begin(), calls.end(), [&](const RecordedCall& c) { return c.slot == slot; }));
+}
+
+bool of_extension(const RecordedCall& call) { return call.head.slot >= extension_numbers; }
+
+Difference difference_of(const Recording& recording, const kvc_plugin_api& api) {
+  Replay run(recording, api, {});
+  const auto result = run.run();
+  BOOST_REQUIRE_MESSAGE(result.ok(), (result.ok() ? "" : result.error().text));
+  BOOST_REQUIRE(result.value().has_value());
+  return *result.value();
+}
 
 const char* const models[] = {"llama", "gemma", "qwen3.5-4b"};
 
@@ -33,18 +74,60 @@ BOOST_FIXTURE_TEST_SUITE(replays, WithFolder)
 
 BOOST_DATA_TEST_CASE_F(WithFolder, a_recorded_run_replays_with_the_same_answers,
                        boost::unit_test::data::make(models), name) {
-  const std::string file = (folder / "run.kvcc").string();
-  ::setenv("KVC_LAYER_NEXT", library("kvc_simple_cpu").c_str(), 1);
-  ::setenv("KVC_LAYER_RECORD", file.c_str(), 1);
-  const Outcome run =
-      run_program({"--connector", library("kvc_validate"), "--model", model(name), "--ranks", "2",
-                   "--trace", "gen:agent?requests=8&steps=3&system_tokens=900&output_tokens=60"});
-  ::unsetenv("KVC_LAYER_NEXT");
-  ::unsetenv("KVC_LAYER_RECORD");
-  BOOST_REQUIRE_MESSAGE(run.code == 0, run.out << run.err);
+  const Outcome same = replay({recorded(name), library("kvc_simple_cpu")});
+  BOOST_TEST(same.code == 0, same.out << same.err);
+  BOOST_TEST(same.out.find("the same answers") != std::string::npos);
+}
+
+BOOST_DATA_TEST_CASE_F(WithFolder, a_run_that_uses_extensions_replays_with_the_same_answers,
+                       boost::unit_test::data::make(models), name) {
+  const std::string file = recorded_with_extensions(name);
   const Outcome same = replay({file, library("kvc_simple_cpu")});
   BOOST_TEST(same.code == 0, same.out << same.err);
   BOOST_TEST(same.out.find("the same answers") != std::string::npos);
+  const auto recording = Recording::read(file);
+  BOOST_REQUIRE(recording.ok());
+  for (const Slot slot : {Slot::boundaries, Slot::load_in_step, Slot::layer_fence}) {
+    BOOST_TEST(calls_of(recording.value(), slot) > 0U, info(slot).name);
+  }
+}
+
+// Without the calls of extensions a run is another one: what recordings of version 1 were.
+BOOST_AUTO_TEST_CASE(control_without_its_calls_of_extensions_a_run_differs) {
+  const auto connector = host::load_connector(library("kvc_simple_cpu"));
+  const auto whole = Recording::read(corpus_in_step);
+  BOOST_REQUIRE((connector.ok() && whole.ok()));
+  std::vector<RecordedCall> calls = whole.value().calls();
+  std::erase_if(calls, of_extension);
+  const auto without =
+      Recording::parse(testing::sealed(calls, 1, [](std::size_t, std::string&) {}));
+  BOOST_REQUIRE(without.ok());
+  const Difference first = difference_of(without.value(), connector.value().api);
+  BOOST_TEST(first.slot == "build_store_jobs", first.slot << ": " << first.field);
+}
+
+BOOST_AUTO_TEST_CASE(a_connector_without_an_extension_differs_where_it_is_asked_for_it) {
+  const auto connector = host::load_connector(library("kvc_simple_cpu"));
+  const auto whole = Recording::read(corpus_in_step);
+  BOOST_REQUIRE((connector.ok() && whole.ok()));
+  kvc_plugin_api api = connector.value().api;
+  api.extension = [](kvc_bytes) noexcept -> const void* { return nullptr; };
+  const auto& calls = whole.value().calls();
+  const auto first_call = std::find_if(calls.begin(), calls.end(), of_extension);
+  BOOST_REQUIRE(first_call != calls.end());
+  const Difference first = difference_of(whole.value(), api);
+  BOOST_TEST(first.call == first_call->head.call);
+  BOOST_TEST(first.field == "extension");
+  BOOST_TEST(first.recorded.starts_with("kvc."), first.recorded);
+  BOOST_TEST(first.present == "none");
+}
+
+BOOST_AUTO_TEST_CASE(other_states_differ_in_the_answer_of_the_extension) {
+  const Outcome other = replay({corpus_in_step, library("kvc_simple_cpu"), "--connector-config",
+                                options("[connector]\nstates = \"tail\"\n[host]\nblocks = 40\n")});
+  BOOST_TEST(other.code == 1, other.out << other.err);
+  BOOST_TEST(other.out.find(" (boundaries): boundaries: recorded [") != std::string::npos,
+             other.out);
 }
 
 BOOST_AUTO_TEST_CASE(the_recording_of_the_corpus_replays_with_the_same_answers) {
@@ -63,7 +146,7 @@ BOOST_AUTO_TEST_CASE(every_recording_of_the_corpus_replays_with_the_same_answers
     BOOST_TEST(same.out.find("calls, the same answers") != std::string::npos);
     ++recordings;
   }
-  BOOST_TEST(recordings >= 4U);
+  BOOST_TEST(recordings >= 5U);
 }
 
 BOOST_AUTO_TEST_CASE(a_smaller_pool_differs_and_the_first_difference_is_named) {
@@ -135,10 +218,12 @@ BOOST_AUTO_TEST_CASE(a_rank_with_shorter_keys_does_not_shorten_those_of_requests
 }
 
 // Every field is read by somebody who trusts it: none may crash the tool.
-BOOST_AUTO_TEST_CASE(recordings_with_wrong_fields_are_refused_or_differ_and_never_crash) {
+BOOST_DATA_TEST_CASE_F(WithFolder,
+                       recordings_with_wrong_fields_are_refused_or_differ_and_never_crash,
+                       boost::unit_test::data::make(corpora), file) {
   const auto connector = host::load_connector(library("kvc_simple_cpu"));
   BOOST_REQUIRE(connector.ok());
-  const auto whole = Recording::read(corpus);
+  const auto whole = Recording::read(file);
   BOOST_REQUIRE(whole.ok());
   constexpr std::uint64_t seed = 20261130;
   Prng draw(seed);
