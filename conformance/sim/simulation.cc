@@ -311,6 +311,7 @@ class Run {
   void close() {
     tally().add("worlds", 1);
     if (world_.flat_index) tally().add("worlds with a flat index", 1);
+    if (world_.options.loads_in_step) tally().add("worlds with loads in step", 1);
     if (gave_up_) tally().add("connectors given up", 1);
     outcome_.gave_up = gave_up_;
     sum_up();
@@ -447,6 +448,7 @@ Script reference(const World& world) {
   o.ranks = world.options.model.context_parallel;
   o.seed = world.options.seed;
   o.draft_drop = world.options.draft_drop;
+  o.layers = world.options.layers;
   o.max_running = 1;
   o.max_prompt_tokens = world.options.max_prompt_tokens;
   o.max_total_tokens = world.options.max_total_tokens;

@@ -13,8 +13,9 @@ using namespace kvc::sim;
 using namespace kvc::sim::testing;
 
 // Full attention and a state group, a small host pool, no device cache: loads, hand-offs, evictions
-// and fine hits in a few milliseconds, no other trouble.
-World small_world() {
+// and fine hits in a few milliseconds, no other trouble. `in_step`: in layers, with requests that
+// run in the step of their load.
+World small_world(bool in_step = false) {
   World w = world_of(3);
   w.seed = 3;
   w.trouble = {};
@@ -42,6 +43,8 @@ World small_world() {
   o.device_cache = false;
   o.block_query = false;
   o.rank_verdicts = false;
+  o.layers = in_step ? 3 : 1;
+  o.loads_in_step = in_step;
   o.steps_in_flight = 2;
   o.max_running = 2;
   o.token_budget = 64;
@@ -74,8 +77,7 @@ struct Swept {
 
 // Fails the n-th visit for every n (stride apart) until a run never gets there.
 template <class Knob>
-Swept sweep(std::uint64_t stride, Knob knob) {
-  const World world = small_world();
+Swept sweep(const World& world, std::uint64_t stride, Knob knob) {
   const Script script = reference(world);
   Swept swept;
   for (std::uint64_t n = 0;; n += stride) {
@@ -107,11 +109,23 @@ BOOST_AUTO_TEST_CASE(the_small_world_loads_stores_evicts_and_hands_off) {
   BOOST_TEST(outcome.tally.of("requests finished") == world.requests.size());
 }
 
+BOOST_AUTO_TEST_CASE(the_small_world_in_layers_loads_in_step) {
+  const World world = small_world(true);
+  const Outcome outcome = run_world(connector(), world, reference(world));
+  BOOST_TEST(outcome.error == "");
+  BOOST_TEST(outcome.tally.of("loads in step ended ok") > 0U);
+  BOOST_TEST(outcome.tally.of("layers that were waited for") > 0U);
+  BOOST_TEST(outcome.tally.of("requests finished") == world.requests.size());
+}
+
+const bool loads_in_step[] = {false, true};
+
 BOOST_DATA_TEST_CASE(every_copy_may_fail_once_on_either_side,
                      boost::unit_test::data::make({"copy.load", "copy.store",
-                                                   "copy.load_destination", "copy.store_source"}),
-                     point) {
-  const Swept swept = sweep(1, [&](Knobs& k, std::uint64_t n) {
+                                                   "copy.load_destination", "copy.store_source"}) *
+                         boost::unit_test::data::make(loads_in_step),
+                     point, in_step) {
+  const Swept swept = sweep(small_world(in_step), 1, [&](Knobs& k, std::uint64_t n) {
     k.point = point;
     k.nth = n;
   });
@@ -122,7 +136,7 @@ BOOST_DATA_TEST_CASE(every_copy_may_fail_once_on_either_side,
 // A host without memory: the connector is refused with a text and nothing is left behind, or the
 // request runs without it.
 BOOST_AUTO_TEST_CASE(every_allocation_from_the_host_may_fail_once) {
-  const Swept swept = sweep(1, [](Knobs& k, std::uint64_t n) { k.fail_alloc = n; });
+  const Swept swept = sweep(small_world(), 1, [](Knobs& k, std::uint64_t n) { k.fail_alloc = n; });
   BOOST_TEST(swept.points > 3U);
   BOOST_TEST(swept.refused > 0U);
 }
@@ -130,14 +144,15 @@ BOOST_AUTO_TEST_CASE(every_allocation_from_the_host_may_fail_once) {
 // Whatever call breaks: outputs stay right, nothing of the engine leaks.
 BOOST_DATA_TEST_CASE(every_call_may_break_once,
                      boost::unit_test::data::make({"edge.out_of_memory", "edge.broken_invariant",
-                                                   "edge.broken_after_call"}),
-                     point) {
+                                                   "edge.broken_after_call"}) *
+                         boost::unit_test::data::make(loads_in_step),
+                     point, in_step) {
 #if defined(KVC_SANITIZED)
   constexpr std::uint64_t stride = 29;
 #else
   constexpr std::uint64_t stride = 3;
 #endif
-  const Swept swept = sweep(stride, [&](Knobs& k, std::uint64_t n) {
+  const Swept swept = sweep(small_world(in_step), stride, [&](Knobs& k, std::uint64_t n) {
     k.point = point;
     k.nth = n;
   });
@@ -146,20 +161,21 @@ BOOST_DATA_TEST_CASE(every_call_may_break_once,
 }
 
 // Negative controls: if one of these passes, the simulation is blind.
-BOOST_DATA_TEST_CASE(a_wrong_part_is_noticed, boost::unit_test::data::make({0, 1, 2, 3}), which) {
+BOOST_DATA_TEST_CASE(a_wrong_part_is_noticed, boost::unit_test::data::make({0, 1, 2, 3, 4}),
+                     which) {
   struct Control {
     Sabotage sabotage;
     const char* word;
+    bool in_step = false;
   };
   static constexpr Control controls[] = {
-      {Sabotage::skip_load_copies, "wrong"},
-      {Sabotage::lose_a_report, "no end"},
-      {Sabotage::miscount_offers, "boundary_stats"},
-      {Sabotage::flip_a_byte, "wrong"},
+      {Sabotage::skip_load_copies, "wrong"},         {Sabotage::lose_a_report, "no end"},
+      {Sabotage::miscount_offers, "boundary_stats"}, {Sabotage::flip_a_byte, "wrong"},
+      {Sabotage::skip_layer_waits, "wrong", true},
   };
   Knobs knobs;
   knobs.sabotage = controls[which].sabotage;
-  const World world = small_world();
+  const World world = small_world(controls[which].in_step);
   const Outcome outcome = run_world(connector(), world, reference(world), knobs);
   BOOST_TEST(outcome.error.find(controls[which].word) != std::string::npos, outcome.error);
 }

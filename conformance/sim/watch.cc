@@ -41,9 +41,12 @@ struct Watch::Slots {
   }
   static kvc_status register_regions(kvc_rank* r, const kvc_list* regions,
                                      kvc_rank_info* out) noexcept {
-    auto region = element<kvc_region>(*regions, 0);
-    if (me().sabotage_ == Sabotage::skip_load_copies) me().redirect(region);
-    const kvc_list list = kvc_list_of(&region, 1, sizeof region);
+    std::vector<kvc_region> mine;
+    for (std::uint64_t i = 0; i < regions->count; ++i) {
+      mine.push_back(element<kvc_region>(*regions, i));
+      if (me().sabotage_ == Sabotage::skip_load_copies) me().redirect(mine.back());
+    }
+    const kvc_list list = kvc_list_of(mine.data(), mine.size(), sizeof(kvc_region));
     return me().real_.register_regions(r, &list, out);
   }
   static kvc_status request_begin(kvc_sched* s, const kvc_request* in) noexcept {
@@ -153,6 +156,28 @@ struct Watch::Slots {
     }
     return status;
   }
+  static kvc_status load_in_step(kvc_sched* s, const kvc_load_in_step* in) noexcept {
+    const kvc_status status = me().layers_->load_in_step(s, in);
+    me().saw_in_step(*in, status);
+    return status;
+  }
+  static kvc_status layer_fence(kvc_rank* r, std::uint64_t step, std::uint32_t layer,
+                                kvc_fence* out) noexcept {
+    const kvc_status status = me().layers_->layer_fence(r, step, layer, out);
+    me().saw_layer(step, layer, status, *out);
+    if (me().sabotage_ != Sabotage::skip_layer_waits || status < 0) return status;
+    kvc_fence none{};
+    none.struct_size = sizeof none;
+    return KVC_WRITE(out, &none);
+  }
+  static const void* extension(kvc_bytes id) noexcept {
+    static constexpr kvc_layerwise_api mine{sizeof mine, 0, load_in_step, layer_fence};
+    const void* const table = me().real_.extension(id);
+    const std::string_view name(reinterpret_cast<const char*>(id.data), id.size);
+    if (table == nullptr || name != KVC_LAYERWISE_EXTENSION) return table;
+    me().layers_ = static_cast<const kvc_layerwise_api*>(table);
+    return &mine;
+  }
   static kvc_status pump_rank(kvc_rank* r, std::uint32_t budget) noexcept {
     const kvc_status status = me().real_.pump_rank(r, budget);
     me().note("pump_rank", {budget, wide(status)});
@@ -185,6 +210,7 @@ Watch::Watch(const host::LoadedConnector& real, const World& world, Sabotage sab
   api.submit_stores = Slots::submit_stores;
   api.progress = Slots::progress;
   api.pump_rank = Slots::pump_rank;
+  api.extension = Slots::extension;
   constexpr std::string_view id = KVC_TEST_EXTENSION;
   faults_ = static_cast<const kvc_test_api*>(real_.extension(kvc_bytes_of(id.data(), id.size())));
 }
@@ -294,6 +320,9 @@ void Watch::saw_plan(const kvc_plan& plan) {
     if (!job.planned && job.kind == KVC_JOB_STORE) {
       fail(fmt::format("store job {} is not in the plan after it was handed out", id));
     }
+    if (!job.planned && job.in_step) {
+      fail(fmt::format("load job {} was taken in step and is not in plan {}", id, plan.step));
+    }
   }
 }
 
@@ -325,12 +354,12 @@ void Watch::saw_complete(const kvc_complete_out& out) {
                        fmt::join(released, " ")));
     }
     if (job.kind == KVC_JOB_STORE && job.resets == resets_) ++stored_since_reset_;
-    tally_.add(fmt::format("{} ended {}", job.kind == KVC_JOB_LOAD ? "loads" : "stores",
-                           ended.status == KVC_OK           ? "ok"
-                           : ended.status == KVC_E_IO       ? "failed"
-                           : ended.status == KVC_E_DEADLINE ? "late"
-                                                            : "cancelled"),
-               1);
+    const char* const how = ended.status == KVC_OK           ? "ok"
+                            : ended.status == KVC_E_IO       ? "failed"
+                            : ended.status == KVC_E_DEADLINE ? "late"
+                                                             : "cancelled";
+    tally_.add(fmt::format("{} ended {}", job.kind == KVC_JOB_LOAD ? "loads" : "stores", how), 1);
+    if (job.in_step) tally_.add(fmt::format("loads in step ended {}", how), 1);
   }
   for (std::uint64_t i = 0; i < out.verdicts.count; ++i) {
     const auto verdict = element<kvc_verdict>(out.verdicts, i);
@@ -343,6 +372,29 @@ void Watch::saw_complete(const kvc_complete_out& out) {
     known->second.judged = true;
   }
   tally_.add("report entries rejected", out.rejected.count);
+}
+
+void Watch::saw_in_step(const kvc_load_in_step& in, kvc_status status) {
+  note("load_in_step", {in.request, in.job, wide(status)});
+  if (status == KVC_OK) {
+    const auto known = jobs_.find(in.job);
+    if (known == jobs_.end() || known->second.kind != KVC_JOB_LOAD || known->second.planned) {
+      fail(fmt::format("job {} is no load that waits for its plan, and was taken in step", in.job));
+    } else {
+      known->second.in_step = true;
+    }
+  }
+  tally_.add(status == KVC_OK ? "loads taken in step" : "loads not taken in step", 1);
+  after_sched("load_in_step", status);
+}
+
+void Watch::saw_layer(std::uint64_t step, std::uint64_t layer, kvc_status status,
+                      const kvc_fence& out) {
+  note("layer_fence", {step, layer, wide(out.kind), out.value, wide(status)});
+  const bool waits =
+      status == KVC_LATER || (status == KVC_OK && out.kind == KVC_FENCE_COUNTER &&
+                              __atomic_load_n(out.counter, __ATOMIC_ACQUIRE) < out.value);
+  tally_.add(waits ? "layers that were waited for" : "layers that were there", 1);
 }
 
 void Watch::saw_lookup(const kvc_lookup_in& in, kvc_status status, const kvc_lookup_out& out) {

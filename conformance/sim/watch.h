@@ -9,6 +9,7 @@
 
 #include <kvc/kvc.h>
 #include <kvc/kvc_fault.h>
+#include <kvc/kvc_layerwise.h>
 
 #include "conformance/sim/tally.h"
 #include "conformance/sim/world.h"
@@ -24,6 +25,7 @@ enum class Sabotage : std::uint8_t {
   lose_a_report,     // one report of a rank never arrives
   miscount_offers,   // one row of boundary_stats is one too high
   flip_a_byte,       // one byte of a device block of a live request changes
+  skip_layer_waits,  // the forward waits for no layer of a load in step
 };
 
 // Threads:    the one that drives the engine; one Watch at a time in a process (the slots of a C
@@ -62,6 +64,7 @@ class Watch {
     bool planned = false;
     bool ended = false;
     bool judged = false;       // a load that has its verdict
+    bool in_step = false;      // one that its request's forward reads layer by layer
     bool holds_known = false;  // else the list also named blocks of other jobs
     std::uint64_t resets = 0;  // resets before it was handed out
     std::vector<std::int64_t> held;
@@ -76,6 +79,8 @@ class Watch {
   void hold(Job& job, const kvc_list& held);
   void saw_plan(const kvc_plan& plan);
   void saw_complete(const kvc_complete_out& out);
+  void saw_in_step(const kvc_load_in_step& in, kvc_status status);
+  void saw_layer(std::uint64_t step, std::uint64_t layer, kvc_status status, const kvc_fence& out);
   void saw_lookup(const kvc_lookup_in& in, kvc_status status, const kvc_lookup_out& out);
   kvc_status lookup(const kvc_lookup_in& in, kvc_lookup_out& out);
   void redirect(kvc_region& region);
@@ -88,6 +93,7 @@ class Watch {
   const World& world_;
   const Sabotage sabotage_;
   const kvc_test_api* faults_ = nullptr;
+  const kvc_layerwise_api* layers_ = nullptr;  // once the engine asked for it
   Prng draw_;
   kvc_sched* sched_ = nullptr;
   std::map<kvc_job, Job> jobs_;

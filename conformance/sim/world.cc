@@ -28,6 +28,14 @@ GroupConfig group(GroupKind kind, std::uint64_t block) {
 
 bool is_flat(std::uint64_t seed) { return Prng(seed ^ 0x1DE7U).chance(1, 4); }
 
+// A quarter of the worlds has layers, and requests that run in the step of their load.
+void draw_layers(World& world) {
+  Prng draw(world.seed ^ 0x57E9U);
+  if (!draw.chance(1, 4)) return;
+  world.options.layers = draw.between(1, 4);
+  world.options.loads_in_step = true;
+}
+
 class Drawer {
  public:
   explicit Drawer(World& world)
@@ -434,9 +442,10 @@ std::string describe(const World& world) {
   }
   out += fmt::format(
       "{} device blocks, cache {}, query {}, running {}, budget {}, in flight {}, verdicts {}, "
-      "request bytes {}\n{}",
+      "request bytes {}, layers {}, loads in step {}\n{}",
       o.device_blocks, o.device_cache, o.block_query, o.max_running, o.token_budget,
-      o.steps_in_flight, o.rank_verdicts, o.max_request_bytes, o.connector_toml);
+      o.steps_in_flight, o.rank_verdicts, o.max_request_bytes, o.layers, o.loads_in_step,
+      o.connector_toml);
   return out;
 }
 
@@ -491,6 +500,7 @@ World draw_world(std::uint64_t seed, std::string_view connector) {
   Drawer(world).run();
   // From a source of its own, so that the rest of the world does not depend on it.
   world.flat_index = is_flat(seed);
+  draw_layers(world);
   world.options.connector_toml.insert(
       std::string_view("[connector]\n").size(),
       fmt::format("index = \"{}\"\n", world.flat_index ? "flat" : "chained"));
