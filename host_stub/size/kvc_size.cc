@@ -15,6 +15,7 @@
 #include "host_stub/size/size_report.h"
 #include "host_stub/tools/command_line.h"
 #include "host_stub/tools/output_file.h"
+#include "host_stub/tools/program_files.h"
 
 namespace kvc::host {
 namespace {
@@ -209,6 +210,12 @@ std::optional<int> parse(Arguments& args, int argc, char** argv) {
   if (const auto why = unknown_argument(app)) return refuse(*why);
   if (args.trace.empty()) return refuse("which requests? --trace FILE");
   if (args.model.empty()) return refuse("of which model? --model FILE");
+  if (args.turns == "continued" && args.trace.starts_with("gen:"))
+    return refuse("--turns continued is about Mooncake files: " + args.trace + " is generated");
+  if (const auto why = file_named_twice({{"--json", args.json}, {"--svg", args.svg}},
+                                        {{"--trace", args.trace}, {"--model", args.model}})) {
+    return refuse(*why);
+  }
   return std::nullopt;
 }
 
@@ -246,8 +253,9 @@ int run(const Arguments& args) {
 int main(int argc, char** argv) {
   try {
     kvc::host::Arguments args;
-    if (const auto code = kvc::host::parse(args, argc, argv)) return *code;
-    return kvc::host::run(args);
+    const auto parsed = kvc::host::parse(args, argc, argv);
+    const int code = parsed ? *parsed : kvc::host::run(args);
+    return kvc::host::with_stdout_written("kvc-size", code, 2);
   } catch (const std::exception& e) {
     return kvc::host::refuse(e.what());
   }

@@ -64,6 +64,28 @@ BOOST_AUTO_TEST_CASE(a_file_that_cannot_be_written_is_known_before_the_work) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(an_output_is_no_input_and_no_other_output) {
+  const std::string file = (folder / "in").string();
+  std::ofstream(file) << "what is not to be lost";
+  for (const std::string output : {"--json", "--svg"}) {
+    for (const std::string input : {"--trace", "--model"})
+      refused({input, file, output, file}, output + " and " + input + " both name " + file);
+  }
+  refused({"--json", file, "--svg", file}, "--json and --svg both name " + file);
+  BOOST_TEST(text_of("in") == "what is not to be lost");
+}
+
+BOOST_AUTO_TEST_CASE(turns_of_a_generated_trace_are_refused) {
+  refused({"--turns", "continued"}, "--turns continued");
+}
+
+BOOST_AUTO_TEST_CASE(a_stdout_that_is_full_is_no_success) {
+  const std::vector<std::string> args = {"--trace", "gen:chat?requests=4", "--model",
+                                         model("llama")};
+  BOOST_TEST(wrong_at_a_full_stdout(args, "kvc-size", 2) == "");
+  BOOST_TEST(wrong_at_a_full_stdout({"--help"}, "kvc-size", 2) == "");
+}
+
 BOOST_AUTO_TEST_CASE(help_names_the_exit_codes) {
   const Outcome out = run_program({"--help"}, "kvc-size");
   BOOST_TEST(out.code == 0);

@@ -13,6 +13,7 @@
 #include "host_stub/tools/metrics_server.h"
 #include "host_stub/tools/must_return.h"
 #include "host_stub/tools/output_file.h"
+#include "host_stub/tools/program_files.h"
 #include "host_stub/tools/progress.h"
 #include "host_stub/tools/report_json.h"
 #include "host_stub/tools/report_svg.h"
@@ -119,7 +120,8 @@ int main_checked(int argc, const char* const* argv) {
 int main(int argc, char** argv) {
   const kvc::host::MustReturn guard("kvc-run: the connector ended the process\n");
   try {
-    return guard.with(kvc::host::main_checked(argc, argv));
+    const int code = kvc::host::main_checked(argc, argv);
+    return guard.with(kvc::host::with_stdout_written("kvc-run", code, 1));
   } catch (const std::exception& e) {
     std::fputs((std::string("kvc-run: could not go on: ") + e.what() + "\n").c_str(), stderr);
     return guard.with(1);

@@ -58,6 +58,16 @@ BOOST_AUTO_TEST_CASE(options_that_the_program_wrote_are_named_as_its_own) {
   check_refused(args, {"(--host-blocks wrote [host] blocks = 9 into its options)"});
 }
 
+BOOST_AUTO_TEST_CASE(layers_of_a_connector_without_the_extension_are_a_warning_alone) {
+  std::vector<std::string> args = with("--connector", library("kvc_minimal_connector"));
+  args.insert(args.end(), {"--layerwise", "4"});
+  const Outcome out = run_program(args);
+  BOOST_TEST(out.code == 0, out.err);
+  BOOST_TEST(out.err.find("has no kvc.layerwise/1: loads are waited for") != std::string::npos,
+             out.err);
+  BOOST_TEST(out.out.find("layers, read in the step") == std::string::npos, out.out);
+}
+
 BOOST_AUTO_TEST_CASE(numbers_out_of_range_are_refused_with_what_is_allowed) {
   check_refused(with("--limit", "0"), {"--limit", "\"0\"", "from 1 to"});
   check_refused(with("--limit", "-5"), {"--limit", "\"-5\"", "from 1 to"});
@@ -156,6 +166,39 @@ BOOST_AUTO_TEST_CASE(combinations_that_cannot_be_are_refused) {
   args = with("--json", (folder / "a").string());
   args.insert(args.end(), {"--plot", (folder / "a").string()});
   check_refused(args, {"--json", "--plot"});
+}
+
+BOOST_AUTO_TEST_CASE(an_output_never_takes_the_place_of_an_input) {
+  const std::string in = file("in", "what is not to be lost");
+  const std::string link = (folder / "link").string();
+  boost::filesystem::create_symlink(in, link);
+  for (const std::string output : {"--json", "--plot"}) {
+    for (const std::string input :
+         {"--trace", "--connector-config", "--model", "--connector", "--fake-device"}) {
+      for (const std::string& path : {in, link, (folder / "." / "in").string()}) {
+        std::vector<std::string> args = with(input, in);
+        args.insert(args.end(), {output, path});
+        check_refused(args, {output + " and " + input + " both name " + in});
+      }
+    }
+  }
+  BOOST_TEST(text_of("in") == "what is not to be lost");
+}
+
+BOOST_AUTO_TEST_CASE(a_stdout_that_is_full_is_no_success) {
+  BOOST_TEST(wrong_at_a_full_stdout(good(), "kvc-run", 1) == "");
+  std::vector<std::string> args = good();
+  args.emplace_back("--print-config");
+  BOOST_TEST(wrong_at_a_full_stdout(args, "kvc-run", 1) == "");
+  BOOST_TEST(wrong_at_a_full_stdout({"--help"}, "kvc-run", 1) == "");
+}
+
+BOOST_AUTO_TEST_CASE(options_about_what_is_not_there_are_refused) {
+  check_refused(with("--metrics-linger", "5"), {"--metrics-linger needs --metrics-port"});
+  check_refused(with("--device-seed", "2"), {"--device-seed needs --fake-device"});
+  check_refused(with("--layerwise", "4"), {"--layerwise needs a connector"});
+  check_refused(with("--turns", "continued"), {"--turns continued", "gen:chat?requests=4"});
+  check_refused(with("--trace", "gen:chat?seed=1&seed=2"), {"seed is given twice"});
 }
 
 BOOST_AUTO_TEST_CASE(a_device_pool_that_cannot_hold_the_longest_request_is_refused) {

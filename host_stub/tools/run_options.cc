@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <optional>
 #include <string_view>
 
 #include "host_stub/tools/command_line.h"
+#include "host_stub/tools/program_files.h"
 #include "host_stub/traces/trace.h"
 
 namespace kvc::host {
@@ -156,7 +158,7 @@ void add_options(CLI::App& app, RunOptions& o) {
              o.ask_retention);
   add_number(app, "--layerwise",
              "The model has N layers, each with sim_bytes_per_token of a token, and a request runs "
-             "in the step of its load, layer by layer as it comes (kvc.layerwise/1)",
+             "in the step of its load, layer by layer as it comes (kvc.layerwise/1); from 1 to 64",
              {1, 64}, [&o](std::uint64_t v) { o.layerwise = v; });
   add_number(app, "--ranks",
              "Workers; a multiple of the model's context parallel size, which is "
@@ -177,6 +179,19 @@ void add_options(CLI::App& app, RunOptions& o) {
       "--print-config", o.print_config,
       "Print the model with all defaults and the connector's options, of simple_cpu with all "
       "defaults too; run nothing");
+}
+
+// Why an option would be ignored without a word: what it is about is not there.
+std::optional<std::string> unused_option(const CLI::App& app, const RunOptions& o) {
+  if (app.count("--metrics-linger") != 0 && !o.metrics_port)
+    return "--metrics-linger needs --metrics-port: nothing is served";
+  if (app.count("--device-seed") != 0 && o.fake_device.empty())
+    return "--device-seed needs --fake-device: there is no such device";
+  if (o.layerwise != 0 && o.connector == "none")
+    return "--layerwise needs a connector: --connector none loads nothing";
+  if (o.turns == Turns::continued && o.trace.starts_with("gen:"))
+    return "--turns continued is about Mooncake files: " + first_line(o.trace) + " is generated";
+  return std::nullopt;
 }
 
 }  // namespace
@@ -217,9 +232,14 @@ Result<CommandLine> parse_command_line(int argc, const char* const* argv) {
   if (!o.fake_device.empty() && o.device_blocks == std::uint64_t{0}) {
     return refuse("--device-blocks 0: memory of a device does not grow");
   }
-  if (!o.json.empty() && o.json == o.plot) {
-    return Status{Code::arg, fmt::format("--json and --plot both name {}", o.json)};
-  }
+  if (const auto why = unused_option(app, o)) return refuse(*why);
+  const auto twice = file_named_twice({{"--json", o.json}, {"--plot", o.plot}},
+                                      {{"--trace", o.trace},
+                                       {"--connector-config", o.connector_config},
+                                       {"--model", o.model},
+                                       {"--connector", o.connector},
+                                       {"--fake-device", o.fake_device}});
+  if (twice) return Status{Code::arg, *twice};
   return line;
 }
 

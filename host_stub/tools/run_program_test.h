@@ -42,18 +42,28 @@ struct ProgramFolder {
     return text.str();
   }
   [[nodiscard]] Outcome run_program(const std::vector<std::string>& args,
-                                    const std::string& program = "kvc-run") const {
+                                    const std::string& program = "kvc-run",
+                                    const std::string& out = {}) const {
     Outcome outcome;
     outcome.command = std::string(KVC_BIN_DIR) + "/" + program;
     for (const std::string& arg : args) outcome.command += " '" + arg + "'";
     const std::string redirected = outcome.command + " </dev/null >'" +
-                                   (folder / "stdout").string() + "' 2>'" +
+                                   (out.empty() ? (folder / "stdout").string() : out) + "' 2>'" +
                                    (folder / "stderr").string() + "'";
     const int status = std::system(redirected.c_str());
     outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    outcome.out = text_of("stdout");
+    if (out.empty()) outcome.out = text_of("stdout");
     outcome.err = text_of("stderr");
     return outcome;
+  }
+
+  // With a stdout that takes nothing: this exit code, and the program says why on stderr.
+  [[nodiscard]] std::string wrong_at_a_full_stdout(const std::vector<std::string>& args,
+                                                   const std::string& program, int code) const {
+    const Outcome full = run_program(args, program, "/dev/full");
+    const std::string why = program + ": stdout cannot be written";
+    if (full.code == code && full.err.find(why) != std::string::npos) return {};
+    return full.command + " ended with " + std::to_string(full.code) + ": " + full.err;
   }
 
   boost::filesystem::path folder;

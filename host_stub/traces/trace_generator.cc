@@ -5,6 +5,7 @@
 #include <optional>
 #include <random>
 #include <span>
+#include <vector>
 
 #include "host_stub/traces/trace.h"
 
@@ -137,6 +138,7 @@ std::string list_of(Parameters parameters) {
 
 // Reads "key=value&key=value" into `parameters`; the answer is what is wrong, or nothing.
 std::optional<std::string> read_parameters(std::string_view text, Parameters parameters) {
+  std::vector<bool> seen(parameters.size());
   while (!text.empty()) {
     const auto part = text.substr(0, text.find('&'));
     text.remove_prefix(std::min(text.size(), part.size() + 1));
@@ -156,6 +158,9 @@ std::optional<std::string> read_parameters(std::string_view text, Parameters par
              "; it must be an integer from " + std::to_string(found->min) + " to " +
              std::to_string(found->max);
     }
+    if (seen[static_cast<std::size_t>(found - parameters.begin())])
+      return std::string(key) + " is given twice";
+    seen[static_cast<std::size_t>(found - parameters.begin())] = true;
     found->value = number;
   }
   return std::nullopt;
