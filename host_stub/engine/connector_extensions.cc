@@ -5,6 +5,7 @@
 #include <kvc/kvc_util.h>
 
 #include "host_stub/engine/connector_link.h"
+#include "host_stub/engine/layerwise_table.h"
 #include "host_stub/loader/status_text.h"
 
 namespace kvc::host {
@@ -15,13 +16,9 @@ void ConnectorLink::find_extensions(const EngineOptions& options) {
   if (extension != nullptr && KVC_CAN(extension, kvc_retention_api, boundaries)) {
     retention_ = extension;
   }
-  const auto* layers = static_cast<const kvc_layerwise_api*>(
-      connector_.api.extension(kvc_text_of(KVC_LAYERWISE_EXTENSION)));
-  if (options.loads_in_step && layers != nullptr &&
-      KVC_CAN(layers, kvc_layerwise_api, load_in_step) &&
-      KVC_CAN(layers, kvc_layerwise_api, layer_fence)) {
-    layerwise_ = layers;
-  } else if (options.loads_in_step) {
+  if (!options.loads_in_step) return;
+  layerwise_ = layerwise_table(connector_);
+  if (layerwise_ == nullptr) {
     log_line(KVC_LOG_WARN, fmt::format("connector {} has no {}: loads are waited for",
                                        connector_.path, KVC_LAYERWISE_EXTENSION));
   }

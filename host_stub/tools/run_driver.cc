@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "host_stub/engine/layerwise_table.h"
 #include "host_stub/engine/trace_source.h"
 #include "host_stub/tools/report_text.h"
 
@@ -184,7 +185,8 @@ std::string Run::geometry() const {
              : fmt::format("device pool: {} blocks", grouped(report_.model.device_blocks));
   out += fmt::format(" of {} per rank{}\n", bytes_text(engine_->block_bytes()),
                      options_.device_cache ? "" : ", device cache off");
-  if (options_.layerwise != 0) {
+  // Without the extension the engine has warned that loads are waited for.
+  if (options_.layerwise != 0 && inputs_.connector && layerwise_table(*inputs_.connector)) {
     out +=
         fmt::format("{} layers, read in the step of their load as they come\n", options_.layerwise);
   }
