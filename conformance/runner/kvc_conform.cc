@@ -6,7 +6,9 @@
 #include <cctype>
 #include <chrono>
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <cstring>
+#include <exception>
 #include <limits>
 #include <optional>
 #include <regex>
@@ -17,6 +19,7 @@
 #include "conformance/runner/run_case.h"
 #include "host_stub/tools/command_line.h"
 #include "host_stub/tools/output_file.h"
+#include "host_stub/tools/program_files.h"
 
 namespace {
 
@@ -45,6 +48,9 @@ int refuse(const std::string& why) {
   fmt::print(stderr, "kvc-conform: {}\n", kvc::host::first_line(why));
   return wrong_input;
 }
+
+// fmt::print would throw at a full stdout; main says it once, at the end.
+void print(const std::string& text) { std::fputs(text.c_str(), stdout); }
 
 // As one word for a shell.
 std::string quoted(const std::string& word) {
@@ -139,7 +145,7 @@ std::optional<int> parse(Arguments& a, int argc, char** argv) {
 
 int list(const std::vector<Case>& cases) {
   for (const Case& c : cases) {
-    fmt::print("{} {} {}\n", c.id, c.rule.text(), c.rule.rule().text);
+    print(fmt::format("{} {} {}\n", c.id, c.rule.text(), c.rule.rule().text));
   }
   return 0;
 }
@@ -177,16 +183,16 @@ int run(const Arguments& a, const std::vector<Case>& cases, const RunOptions& op
           fmt::format("{} with the options of {}: {}", loaded.plugin.name, a.config, why));
     }
   }
-  fmt::print("kvc-conform: {} {} ({}), {} cases\n", printable(loaded.plugin.name),
-             printable(loaded.plugin.version), loaded.plugin.path, cases.size());
+  print(fmt::format("kvc-conform: {} {} ({}), {} cases\n", printable(loaded.plugin.name),
+                    printable(loaded.plugin.version), loaded.plugin.path, cases.size()));
   const auto begun = std::chrono::steady_clock::now();
   const std::vector<CaseResult> results = run_cases(cases, options, [&](const CaseResult& r) {
     const std::string line = line_of(r, repeat_command(options, r.id));
-    if (!line.empty()) fmt::print("{}", line);
+    print(line);
     std::fflush(stdout);
   });
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begun;
-  fmt::print("{}{}", broken_rules(results), summary_line(results, seconds.count()));
+  print(broken_rules(results) + summary_line(results, seconds.count()));
   for (const auto& [file, text] : {std::pair(&json, json_of(loaded.plugin, results)),
                                    std::pair(&junit, junit_of(loaded.plugin, results))}) {
     if (!*file) continue;
@@ -195,9 +201,14 @@ int run(const Arguments& a, const std::vector<Case>& cases, const RunOptions& op
   return summary_of(results).good() ? 0 : failed;
 }
 
-}  // namespace
+std::optional<std::string> wrong_files(const Arguments& a) {
+  return kvc::host::file_named_twice({{"--json", a.json}, {"--junit", a.junit}},
+                                     {{"the library", a.library},
+                                      {"--connector-config", a.config},
+                                      {"--fake-device", a.fake_device}});
+}
 
-int main(int argc, char** argv) {
+int main_checked(int argc, char** argv) {
   Arguments a;
   if (const auto code = parse(a, argc, argv)) return *code;
   std::vector<Case> cases;
@@ -210,6 +221,7 @@ int main(int argc, char** argv) {
   if (cases.empty()) return refuse(fmt::format("--only \"{}\" matches no case", a.only));
   if (a.list) return list(cases);
   if (a.library.empty()) return refuse("which connector? kvc-conform LIB.so");
+  if (const auto why = wrong_files(a)) return refuse(*why);
   RunOptions options = options_of(a, argv[0]);
   if (!a.config.empty()) {
     auto text = kvc::config::read_text_file(a.config);
@@ -222,4 +234,14 @@ int main(int argc, char** argv) {
     options.config_toml = std::move(text.value());
   }
   return run(a, cases, options);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return kvc::host::with_stdout_written("kvc-conform", main_checked(argc, argv), wrong_input);
+  } catch (const std::exception& e) {
+    return refuse(e.what());
+  }
 }

@@ -390,28 +390,38 @@ std::vector<CaseResult> run_cases(std::span<const Case> cases, const RunOptions&
   return results;
 }
 
-Loaded look_at_library(const RunOptions& options) {
-  const auto look = [&] {
-    Loaded loaded;
-    loaded.plugin.path = options.path;
-    const auto library = host::load_connector(options.path);
-    if (!library.ok()) {
-      loaded.refusal = library.error().text;
-      return loaded;
-    }
-    loaded.plugin.name = library.value().name;
-    loaded.plugin.version = library.value().version;
-    loaded.plugin.build_id = library.value().build_id;
+namespace {
+
+// In the process that may be lost.
+Loaded look(const RunOptions& options) {
+  Loaded loaded;
+  loaded.plugin.path = options.path;
+  const auto library = host::load_connector(options.path);
+  if (!library.ok()) {
+    loaded.refusal = library.error().text;
     return loaded;
-  };
-  if (options.in_process) return look();
+  }
+  loaded.plugin.name = library.value().name;
+  loaded.plugin.version = library.value().version;
+  loaded.plugin.build_id = library.value().build_id;
+  if (options.fake_device.empty()) return loaded;
+  const auto device = host::ComputeDevice::open(options.fake_device, options.seed);
+  if (!device.ok())
+    loaded.refusal = fmt::format("--fake-device {}: {}", options.fake_device, device.error().text);
+  return loaded;
+}
+
+}  // namespace
+
+Loaded look_at_library(const RunOptions& options) {
+  if (options.in_process) return look(options);
   int ends[2];
   if (::pipe(ends) != 0) throw std::runtime_error("no pipe");
   const pid_t pid = ::fork();
   if (pid < 0) throw std::runtime_error("no child process");
   if (pid == 0) {
     ::setpgid(0, 0);
-    const Loaded loaded = look();
+    const Loaded loaded = look(options);
     send(ends[1], {'L', loaded.plugin.name, loaded.refusal});
     send(ends[1], {'V', loaded.plugin.version, loaded.plugin.build_id});
     ::_exit(0);

@@ -25,7 +25,7 @@ struct RunOptions {
 };
 
 // Loads the library in a child process and tells who it is. `refusal` is empty, or one line that
-// says why it cannot be used, with the KVC-L rule that it breaks.
+// says why it cannot be used, with the KVC-L rule that it breaks, or why the device cannot be.
 struct Loaded {
   Plugin plugin;
   std::string refusal;

@@ -193,6 +193,44 @@ BOOST_AUTO_TEST_CASE(numbers_are_taken_as_they_stand) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(an_output_never_takes_the_place_of_an_input) {
+  const std::string file = "kvc_conform_test_input";
+  std::ofstream(file) << "what is not to be lost";
+  for (const std::string output : {"--json ", "--junit "}) {
+    for (const std::string& arguments : {file, planted("right") + " --connector-config " + file,
+                                         planted("right") + " --fake-device " + file}) {
+      const Ran ran = run(arguments + " " + output + "./" + file);
+      BOOST_TEST(ran.code == 2, ran.out);
+      BOOST_TEST(has(ran.out, output + "and "), ran.out);
+      BOOST_TEST(has(ran.out, " both name "), ran.out);
+    }
+  }
+  const Ran both = run(planted("right") + " --json " + file + " --junit " + file);
+  BOOST_TEST(both.code == 2);
+  BOOST_TEST(has(both.out, "--json and --junit both name " + file), both.out);
+  BOOST_TEST(text_of_file(file) == "what is not to be lost");
+}
+
+BOOST_AUTO_TEST_CASE(a_stdout_that_is_full_is_no_success) {
+  for (const std::string& arguments :
+       {std::string("--list"), std::string("--help"), planted("right") + " --only " + extensions}) {
+    // What is behind the redirection of run() is that of stderr alone.
+    const Ran ran = run(arguments + " 3>&1 >/dev/full 2>&3 3>&- #");
+    BOOST_TEST(ran.code == 2, arguments + ": " + ran.out);
+    BOOST_TEST(has(ran.out, "kvc-conform: stdout cannot be written"), ran.out);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_device_that_is_none_is_wrong_input) {
+  std::ofstream("kvc_conform_test_no_library") << "text";
+  for (const char* none : {"/nonexist", "/tmp", "./kvc_conform_test_no_library"}) {
+    const Ran ran = run(planted("right") + " --only " + extensions + " --fake-device " + none);
+    BOOST_TEST(ran.code == 2, ran.out);
+    BOOST_TEST(has(ran.out, std::string("kvc-conform: --fake-device ") + none + ": "), ran.out);
+    BOOST_TEST(!has(ran.out, " cases"), ran.out);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(options_in_a_folder_are_refused) {
   const Ran ran = run(planted("right") + " --connector-config /tmp");
   BOOST_TEST(ran.code == 2, ran.out);
