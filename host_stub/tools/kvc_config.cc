@@ -16,6 +16,7 @@
 #include "host_stub/tools/capacity.h"
 #include "host_stub/tools/command_line.h"
 #include "host_stub/tools/must_return.h"
+#include "host_stub/tools/program_files.h"
 
 namespace kvc::host {
 namespace {
@@ -192,8 +193,9 @@ int main(int argc, char** argv) {
   const kvc::host::MustReturn guard("kvc-config: the connector ended the process\n");
   try {
     kvc::host::Arguments a;
-    if (const auto code = kvc::host::parse(a, argc, argv)) return guard.with(*code);
-    return guard.with(kvc::host::run(a));
+    const auto parsed = kvc::host::parse(a, argc, argv);
+    const int code = parsed ? *parsed : kvc::host::run(a);
+    return guard.with(kvc::host::with_stdout_written("kvc-config", code, 2));
   } catch (const std::exception& e) {
     return guard.with(kvc::host::refuse(e.what()));
   }

@@ -47,6 +47,11 @@ BOOST_AUTO_TEST_CASE(every_example_is_right) {
   BOOST_TEST(files >= 3U);
 }
 
+BOOST_AUTO_TEST_CASE(a_stdout_that_is_full_is_no_success) {
+  const std::string right = file("[connector]\nkind = \"simple_cpu\"\n");
+  BOOST_TEST(wrong_at_a_full_stdout({"show", right}, "kvc-config", 2) == "");
+}
+
 BOOST_AUTO_TEST_CASE(show_prints_every_value) {
   const Outcome out = run({"show", file("[connector]\nkind = \"simple_cpu\"\nlease_steps = 3\n")});
   BOOST_TEST(out.code == 0, out.err);

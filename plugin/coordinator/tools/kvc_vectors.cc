@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "host_stub/tools/command_line.h"
+#include "host_stub/tools/program_files.h"
 #include "plugin/coordinator/geometry.h"
 #include "plugin/coordinator/key_index.h"
 #include "plugin/coordinator/lookup.h"
@@ -385,7 +387,8 @@ int run(const std::string& path, const std::string& json_path) {
     }
     v.passed ? ++passed : ++failed;
     refused += v.refused ? 1 : 0;
-    if (!v.passed) fmt::print("{} (line {}): {}\n", name, line_number, v.why);
+    if (!v.passed)
+      std::fputs(fmt::format("{} (line {}): {}\n", name, line_number, v.why).c_str(), stdout);
     if (json_path.empty()) continue;
     rows.push_back({{"name", name},
                     {"line", line_number},
@@ -411,7 +414,7 @@ int run(const std::string& path, const std::string& json_path) {
       return 2;
     }
   }
-  fmt::print("{} passed, {} failed\n", passed, failed);
+  std::fputs(fmt::format("{} passed, {} failed\n", passed, failed).c_str(), stdout);
   return failed == 0 && passed != 0 ? 0 : 1;
 }
 
@@ -435,15 +438,17 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", app.help());
-    return 0;
+    std::fputs(app.help().c_str(), stdout);
+    return host::with_stdout_written("kvc-vectors", 0, 2);
   } catch (const CLI::ParseError& e) {
     return refuse(host::unknown_argument(app).value_or(host::first_line(e.what())));
   }
   if (const auto unknown = host::unknown_argument(app)) return refuse(*unknown);
   if (path.empty()) return refuse("FILE is required");
+  if (const auto why = host::file_named_twice({{"--json", json_path}}, {{"FILE", path}}))
+    return refuse(*why);
   try {
-    return run(path, json_path);
+    return host::with_stdout_written("kvc-vectors", run(path, json_path), 2);
   } catch (const std::exception& e) {
     fmt::print(stderr, "kvc-vectors: {}\n", e.what());
     return 2;

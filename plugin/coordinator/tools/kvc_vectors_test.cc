@@ -95,6 +95,21 @@ BOOST_AUTO_TEST_CASE(a_layout_recorded_as_refused_must_be_refused_with_its_numbe
   BOOST_TEST(answered.code == 0);  // supported instead, equal to brute force
 }
 
+BOOST_AUTO_TEST_CASE(an_output_never_takes_the_place_of_the_input) {
+  const Folder folder;
+  const std::string file = folder.write("not to be lost\n");
+  const Ran r = run(file + " --json " + file);
+  BOOST_TEST(r.code == 2, r.out);
+  BOOST_TEST(r.says("--json and FILE both name "), r.out);
+  BOOST_TEST(fs::file_size(file) == 15U);
+}
+
+BOOST_AUTO_TEST_CASE(a_stdout_that_is_full_is_no_success) {
+  const Ran r = run("--help 3>&1 >/dev/full 2>&3 3>&- #");
+  BOOST_TEST(r.code == 2, r.out);
+  BOOST_TEST(r.says("kvc-vectors: stdout cannot be written"), r.out);
+}
+
 BOOST_AUTO_TEST_CASE(an_empty_file_is_no_success) {
   const Folder folder;
   const Ran r = run(folder.write(""));
