@@ -254,6 +254,12 @@ void TierIndex::release_path(RunId run) {
   body_->release_path(run);
 }
 
+void TierIndex::hint(RunId run, const Hint& hint) { body_->order.hint(run, hint); }
+
+void TierIndex::tick(std::uint64_t now_ns) { body_->order.tick(now_ns); }
+
+bool TierIndex::timed() const { return body_->order.timed(); }
+
 Supports TierIndex::hold_supports(GroupId group, const KeyView& path, Tokens end, RunId run) {
   Body& b = *body_;
   const Supports s = b.find_supports(group, path, end, run);
@@ -393,7 +399,11 @@ void TierIndex::touch(SlotId entry, RunId run) {
   KVC_CHECK(b.order.is_open(run) && r.published());
   if (r.has(Record::listed_bit)) return;
   tier::Policy* const policy = r.run() == run ? nullptr : b.order.policy();
-  b.order.set_run(entry, run);
+  if (b.order.stays(r.run(), run) && !r.has(Record::unsupported_bit)) {
+    b.order.schedule(r.run());
+  } else {
+    b.order.set_run(entry, run);
+  }
   if (policy != nullptr) policy->touched(entry, run);
   if (r.has(Record::unsupported_bit) && b.order.run(run).writing) b.list_unsupported(entry);
 }
@@ -566,6 +576,9 @@ std::uint32_t TierIndex::pins(SlotId entry) const {
   return static_cast<std::uint32_t>((h & lease_mask) + h / job_unit);
 }
 bool TierIndex::in_front(SlotId entry) const { return body_->at(entry).place() == Place::front; }
+std::uint32_t TierIndex::eviction_class(SlotId entry) const {
+  return body_->order.class_of(run_of(entry));
+}
 bool TierIndex::unsupported(SlotId entry) const {
   return body_->at(entry).has(Record::unsupported_bit);
 }
@@ -588,6 +601,8 @@ const TierIndexCounters& TierIndex::counters() const {
   b.counts.in_front = b.order.in_front();
   b.counts.runs = b.order.run_count();
   b.counts.bytes = b.records.bytes() + b.order.bytes();
+  b.counts.expired = b.order.expired();
+  b.counts.outranked = b.order.outranked();
   return b.counts;
 }
 

@@ -20,6 +20,7 @@
 #include "plugin/coordinator/geometry.h"
 #include "plugin/coordinator/key_index.h"
 #include "plugin/coordinator/keys.h"
+#include "plugin/core/hint.h"
 #include "plugin/core/result.h"
 #include "plugin/core/units.h"
 
@@ -123,7 +124,9 @@ struct TierIndexCounters {
   std::uint64_t unsupported = 0;
   std::uint64_t writer_pins = 0;  // runs that hold their path
   std::uint64_t runs = 0;
-  std::uint64_t bytes = 0;  // memory ever used, but for the policy's
+  std::uint64_t bytes = 0;      // memory ever used, but for the policy's
+  std::uint64_t expired = 0;    // whose time to live ended, in all
+  std::uint64_t outranked = 0;  // searches that found only entries of higher priority, in all
 };
 
 // Threads:    scheduler role only; const calls may run together. A pure state machine.
@@ -132,7 +135,8 @@ struct TierIndexCounters {
 //             first block; (b) the order holds exactly the published entries without child, pin and
 //             pinned or unpublished dependent; (c) published child => published parent; (d) bad
 //             entries stay until rewritten or evicted, and nothing finds them; (f) lookups see
-//             published entries that are not bad. verify() checks all of it.
+//             published entries that are not bad. verify() checks all of it. (e) Nobody goes before
+//             who hangs on it, and losing a child makes a parent at least as good as that was.
 //             No heap after make() when bounded; memory that was never used is not touched.
 // Cost:       O(1) per call but: victim pays for runs that were scheduled since it looked; entering
 //             a strand elsewhere than at its ends walks; a change of a chain entry visits its own
@@ -194,6 +198,13 @@ class TierIndex final : public KeyIndex {
   void hold_path(RunId run, SlotId entry);
   // Preemption, request_end. What it held unsupported stands in front from then on.
   void release_path(RunId run);
+  // What the run uses or stores has this priority and time to live. Requires that it has no entry
+  // yet and a priority in range.
+  void hint(RunId run, const Hint& hint);
+  // It is so late now, on the clock of times to live.
+  void tick(std::uint64_t now_ns);
+  // tick may change something.
+  [[nodiscard]] bool timed() const;
 
   // --- requests, for the policies: all of it does nothing under lru
   // The run's request is admitted for the first time: it asks for the prompt's blocks, of which
@@ -237,7 +248,8 @@ class TierIndex final : public KeyIndex {
   // --- uses
   // The run uses the published entry: it is as new as the run. One that is unsupported and held by
   // a writer pin stays with that run (meet it first); one that is not held is held by the run's
-  // writer pin, if it has one, from now on.
+  // writer pin, if it has one, from now on. One of a run of higher priority stays with that, too,
+  // which is as new as if it had been scheduled now.
   void touch(SlotId entry, RunId run);
   // A hit or a skipped offer met the dependent with its supports: links it to those it lacks.
   void meet(SlotId entry, const KeyView& path);
@@ -251,13 +263,14 @@ class TierIndex final : public KeyIndex {
 
   // --- eviction
   // Who goes for a store of `store_run` (no_run: for nobody in particular): what is bad; else what
-  // is dead or unsupported, in the order in which it became so; else whom the policy names.
+  // is dead or unsupported, in the order in which it became so; else what has outlived its time;
+  // else of the lowest priority whom the policy names, of another than 0 the oldest as under lru.
   // no_slot: none, or what is next was used by store_run: a store never evicts what its own request
   // just used. Does not change what anyone sees. lru: of the oldest run that has an evictable entry
   // the one with the most end tokens (ties: higher group).
   [[nodiscard]] SlotId victim(RunId store_run);
   // The same for an entry of `group` under the absent key. no_slot and `declined`: somebody would
-  // go, but the new entry is worth less to the policy (admission).
+  // go, but the new entry is worth less to the policy (admission), or its run has less priority.
   [[nodiscard]] SlotId victim(RunId store_run, GroupId group, const std::byte* key, Tokens end,
                               bool& declined);
   [[nodiscard]] bool evictable(SlotId entry) const;
@@ -282,6 +295,9 @@ class TierIndex final : public KeyIndex {
   [[nodiscard]] std::uint32_t pins(SlotId entry) const;  // of leases and jobs
   // In front of the order: bad, dead or unsupported and evictable.
   [[nodiscard]] bool in_front(SlotId entry) const;
+  // Of what is not in front, lower classes go first: 0 after its time to live, else 1 + priority -
+  // priority_least. Requires a keyed entry.
+  [[nodiscard]] std::uint32_t eviction_class(SlotId entry) const;
   [[nodiscard]] bool unsupported(SlotId entry) const;
   // A chain entry through which no lookup can reach a boundary (design 3.1 "dead"), whoever keeps
   // it; only childless ones are ever tested. A legal boundary in its block, or at a published, good

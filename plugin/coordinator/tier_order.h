@@ -1,12 +1,17 @@
 // Exact LRU over runs, tails before heads (CW-2, ADR 0002), and in front of it what is of no use.
 //
 // An entry in the order stands in the strand of its run and group, ascending ends, or in the front
-// list. Runs with entries in strands are in a heap by the time of their last scheduling; the heap
-// learns of a newer time only when it meets the run at its top. Where another policy ranks, it has
-// lists of its own, and strands and heap stay empty.
+// list. Runs with entries in strands are in a heap by the time of their last scheduling. Where
+// another policy ranks, it has lists of its own, and only runs with a hint (kvc.hints/1) have
+// strands.
+//
+// A run has an *eviction class*: 0 when its time to live has ended, else by its priority. There is
+// a heap for each. Lower classes go first, whatever the policy says of entries of normal class.
 #pragma once
+#include <array>
 #include <memory>
 
+#include "plugin/coordinator/tier_heap.h"
 #include "plugin/coordinator/tier_policy.h"
 #include "plugin/coordinator/tier_records.h"
 #include "plugin/core/prefetch.h"
@@ -31,9 +36,19 @@ struct Run {
   std::uint32_t next;         // next free run
   bool open;
   bool used;
-  bool in_heap;
   bool writing;
+  std::uint8_t in_heaps;  // a bit per class; those of earlier runs of this id stay until met
+  std::uint8_t priority;  // its class, while its time has not ended
+  bool hinted;            // not of normal priority, or timed
+  bool timed;             // it has a time to live
+  bool expired;           // which has ended
 };
+static_assert(sizeof(Run) == 40);
+
+// Eviction classes.
+inline constexpr std::uint32_t class_expired = 0;
+inline constexpr std::uint32_t class_normal = 1 - priority_least;
+inline constexpr std::uint32_t eviction_classes = class_normal + priority_most + 1;
 
 // A slab array that hands out ids and takes them back.
 template <class T>
@@ -77,7 +92,10 @@ class Order {
 
   [[nodiscard]] RunId open_run();
   void close_run(RunId run);
-  void schedule(RunId run) { runs_[run].stamp = ++now_; }
+  void schedule(RunId run) {
+    runs_[run].stamp = ++now_;
+    if (runs_[run].timed) renew_time(run);
+  }
   void expect_schedule(RunId run) const {
     if (run < runs_.used()) prefetch_write(&runs_[run]);
   }
@@ -91,11 +109,33 @@ class Order {
   void set_run(SlotId slot, RunId run);
   // It is nobody's. Requires: not in the order.
   void leave_run(SlotId slot);
-  [[nodiscard]] bool newer(RunId a, RunId b) const { return runs_[a].stamp > runs_[b].stamp; }
+  // Goes later: of a higher class, or of the same and scheduled later.
+  [[nodiscard]] bool newer(RunId a, RunId b) const {
+    const std::uint32_t of_a = class_of(a);
+    const std::uint32_t of_b = class_of(b);
+    return of_a != of_b ? of_a > of_b : runs_[a].stamp > runs_[b].stamp;
+  }
+
+  // --- hints
+  [[nodiscard]] std::uint32_t class_of(RunId run) const {
+    return runs_[run].expired ? class_expired : runs_[run].priority;
+  }
+  // The run's own, from now on. Requires: open, without entries.
+  void hint(RunId run, const Hint& hint);
+  // It is so late now: times that ended by then have ended. Never goes back.
+  void tick(std::uint64_t now_ns);
+  // Times have to be told: some end, or some that were over may begin again.
+  [[nodiscard]] bool timed() const { return timed_runs_ != 0; }
+  // An entry of `owner` that `user` uses stays with its owner, whose class is higher.
+  [[nodiscard]] bool stays(RunId owner, RunId user) const {
+    return hinted_runs_ != 0 && class_of(owner) > class_of(user);
+  }
+  [[nodiscard]] std::uint64_t expired() const { return expired_; }      // entries, in all
+  [[nodiscard]] std::uint64_t outranked() const { return outranked_; }  // searches, in all
 
   // It may go now.
   void link(SlotId slot) {
-    if (policy_ == nullptr) return link_strand(slot);
+    if (by_itself(records_[slot].run())) return link_strand(slot);
     records_[slot].set_place(Place::strand);
     ++linked_;
     policy_->evictable(slot);
@@ -112,16 +152,22 @@ class Order {
   [[nodiscard]] std::uint64_t run_count() const { return run_count_; }
   [[nodiscard]] RunId runs_used() const { return runs_.used(); }
   [[nodiscard]] std::uint64_t bytes() const {
-    return strands_.used() * sizeof(Strand) + runs_.used() * (sizeof(Run) + sizeof(HeapItem));
+    return strands_.used() * sizeof(Strand) + runs_.used() * (sizeof(Run) + sizeof(RunHeap::Item)) +
+           deadlines_.bytes();
   }
   [[nodiscard]] Status verify() const;
 
  private:
-  struct HeapItem {
-    std::uint64_t stamp;
-    RunId run;
-    std::uint32_t unused;
-  };
+  // Its entries stand in strands.
+  [[nodiscard]] bool by_itself(RunId run) const {
+    return policy_ == nullptr || (hinted_runs_ != 0 && runs_[run].hinted);
+  }
+  [[nodiscard]] bool in_strand(const Record& r) const {
+    return r.place() == (policy_ == nullptr ? Place::strand : Place::kept);
+  }
+  void forget_hint(Run& run, RunId id);
+  void renew_time(RunId run);
+  void expire(RunId run);
   void link_strand(SlotId slot);
   void unlink_front(Record& r);
   void unlink_strand(Record& r);
@@ -129,18 +175,32 @@ class Order {
   [[nodiscard]] std::uint32_t strand_of(RunId run, GroupId group) const;
   [[nodiscard]] SlotId place(const Strand& strand, std::uint32_t end) const;
   void heap_push(RunId run);
-  void heap_down(std::uint64_t at);
   [[nodiscard]] RunId oldest();
+  [[nodiscard]] RunId oldest_in(std::uint32_t cls);
+  // The entry of the run that goes first. Requires one.
+  [[nodiscard]] SlotId deepest_of(RunId run) const;
+  // What the run's class gives up is worth more than what the store's run has; counts it.
+  [[nodiscard]] bool outranks(std::uint32_t cls, RunId store_run, bool& declined);
+  [[nodiscard]] SlotId victim_of(RunId run, RunId store_run, bool& declined);
+  [[nodiscard]] SlotId victim_by_policy(RunId run, RunId store_run, const Newcomer& newcomer,
+                                        bool& declined);
   [[nodiscard]] Status verify_run(RunId id) const;
-  [[nodiscard]] Status verify_heap() const;
+  [[nodiscard]] Status verify_hint(RunId id) const;
+  [[nodiscard]] Status verify_heaps() const;
 
   Records& records_;
   std::unique_ptr<Policy> policy_;
   IdArena<Strand> strands_;
   IdArena<Run> runs_;
-  SlabArray<HeapItem> heap_;
-  std::uint64_t heap_size_ = 0;
+  std::array<RunHeap, eviction_classes> heaps_;
+  Deadlines deadlines_;
   std::uint64_t now_ = 0;
+  std::uint64_t clock_ = 0;  // ns, as told last
+  std::uint64_t expired_ = 0;
+  std::uint64_t outranked_ = 0;
+  std::uint64_t hinted_runs_ = 0;
+  std::uint64_t timed_runs_ = 0;  // of them, with a time to live, over or not
+  std::uint64_t in_strands_ = 0;
   std::uint64_t open_limit_ = 0;
   std::uint64_t open_ = 0;
   std::uint64_t run_count_ = 0;

@@ -165,14 +165,15 @@ void Policy::reset() {
 }
 
 // Where an entry that may go must stand, and that only published ones stand anywhere. One that was
-// in front and is held now comes back later.
+// in front or kept and is held now comes back later.
 Status Policy::verify_slot(SlotId slot) const {
   const Record& r = ctx_.records[slot];
   const Mark& m = marks_[slot];
   const bool listed = m.has(Mark::listed_bit);
   const bool parked = m.has(Mark::parked_bit);
   if (listed && parked) return {Code::internal, fmt::format("slot {} is listed and parked", slot)};
-  if ((listed || parked) && (!r.published() || r.place() == Place::front))
+  const bool elsewhere = r.place() == Place::front || r.place() == Place::kept;
+  if ((listed || parked) && (!r.published() || elsewhere))
     return {Code::internal, fmt::format("slot {} is wrongly in the lists of its policy", slot)};
   if (r.place() == Place::strand && !listed)
     return {Code::internal, fmt::format("slot {} is missing in the lists of its policy", slot)};

@@ -57,9 +57,9 @@ struct PolicyContext {
 
 // Threads:    one user.
 // Owns:       marks, lists, what it learned. The links of the lists are those of the records.
-// Invariants: an entry that may go and is not in front is listed; a parked one is blocked; only
-//             published entries that are not in front are in a list or parked. No heap after make()
-//             while the index is bounded.
+// Invariants: an entry that may go is listed, unless it is in front or kept by a hint; a parked one
+//             is blocked; only published entries that are neither are in a list or parked. No heap
+//             after make() while the index is bounded.
 class Policy {
  public:
   explicit Policy(const PolicyContext& context)
@@ -85,7 +85,7 @@ class Policy {
     listing(slot);
     push_young(slot);
   }
-  // It may go now, and does not stand in front.
+  // It may go now, and the policy ranks it.
   void evictable(SlotId slot) {
     const Mark& m = marks_[slot];
     if (m.has(Mark::listed_bit)) return;
@@ -93,8 +93,8 @@ class Policy {
     listing(slot);
     parked ? push_old(slot) : push_young(slot);
   }
-  // It stands in front from now on.
-  void in_front(SlotId slot) { delist(slot); }
+  // It stands in front, or in the order of hints, from now on.
+  void taken(SlotId slot) { delist(slot); }
   virtual void touched(SlotId slot, RunId run) = 0;
   // The record still has its state and key; nothing of it stays.
   virtual void gone(SlotId slot) = 0;

@@ -17,8 +17,9 @@ namespace kvc::tier {
 inline constexpr std::uint64_t ids_end = (std::uint64_t{1} << 31) - 1;
 inline constexpr std::uint32_t none = UINT32_MAX;
 
-// Where an entry stands in the eviction order.
-enum class Place : std::uint32_t { out, strand, front };
+// Where an entry stands in the eviction order. kept: in a strand, beside a policy that ranks the
+// others.
+enum class Place : std::uint32_t { out, strand, front, kept };
 
 // What keeps an entry: leases, jobs, and links (children, blocked dependents, writer pins, an open
 // rewrite, holds of offers in the making), packed so that "nothing does" is one comparison.

@@ -39,10 +39,10 @@ class Tier {
   static constexpr std::uint64_t units = 40;
 
   explicit Tier(const Layout& layout, std::uint64_t slots = 16, std::uint64_t shared = 4,
-                bool chained = true)
+                bool chained = true, Eviction eviction = Eviction::lru)
       : geometry_(make(layout)),
         keys_{Keys(units), Keys(units, 16, 1), Keys(units, 16, 2)},
-        index(std::move(TierIndex::make(geometry_, {16, slots, 8, chained})).value()) {
+        index(std::move(TierIndex::make(geometry_, {16, slots, 8, chained, eviction})).value()) {
     mixed_.resize(units * 16);
     std::memcpy(mixed_.data(), keys_[1].view().data, mixed_.size());
     std::memcpy(mixed_.data(), keys_[0].view().data, shared * 16);
