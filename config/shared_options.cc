@@ -75,6 +75,8 @@ void read_shared_connector(TomlTable& table, SharedOptions& o) {
   take(o.states, table.word("states", {"dense", "tail", "auto"}));
   take(o.lease_steps, table.integer("lease_steps", 1, 8));
   take(o.max_leases, table.integer("max_leases", 1, 65'536));
+  take(o.max_pins, table.integer("max_pins", 0, 256));
+  take(o.max_pinned_percent, table.integer("max_pinned_percent", 0, 100));
   take(o.attach_steps,
        table.integer_or_word("attach_steps", 0, INT64_MAX, "unlimited", UINT64_MAX));
   take(o.held_device_blocks_max,
@@ -126,6 +128,8 @@ std::string shared_connector_toml(const SharedOptions& o) {
       << "states = " << toml_quoted(word_of(o.states)) << "\n"
       << "lease_steps = " << o.lease_steps << "\n"
       << "max_leases = " << o.max_leases << "\n"
+      << "max_pins = " << o.max_pins << "\n"
+      << "max_pinned_percent = " << o.max_pinned_percent << "\n"
       << "attach_steps = " << number_or(o.attach_steps, UINT64_MAX, "unlimited") << "\n"
       << "held_device_blocks_max = " << number_or(o.held_device_blocks_max, 0, "auto") << "\n"
       << "load_deadline_ms = " << o.load_deadline_ms << "\n"

@@ -65,6 +65,9 @@ struct SharedOptions {
   StatesKind states = StatesKind::dense;
   std::uint32_t lease_steps = 1;  // 1 .. 8 (design 2.3 Lease)
   std::uint32_t max_leases = 64;  // 1 .. 65536 (design 2.3 Lease)
+  // Of engines with kvc.hints/1 (docs/hints.md)
+  std::uint32_t max_pins = 32;            // 0 .. 256; 0: none are taken
+  std::uint32_t max_pinned_percent = 50;  // 0 .. 100: of the host pool
   std::uint64_t attach_steps =
       UINT64_MAX;  // LATER answers per admission; UINT64_MAX: no limit (design section 3)
   std::uint64_t held_device_blocks_max = 0;  // 0: the rule of design 2.3 Holds

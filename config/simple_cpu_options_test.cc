@@ -41,6 +41,8 @@ BOOST_AUTO_TEST_CASE(an_empty_text_gives_working_defaults) {
   BOOST_TEST(options.copy_threads == 1U);
   BOOST_TEST(options.lease_steps == 1U);
   BOOST_TEST(options.max_leases == 64U);
+  BOOST_TEST(options.max_pins == 32U);
+  BOOST_TEST(options.max_pinned_percent == 50U);
   BOOST_TEST(options.attach_steps == UINT64_MAX);
   BOOST_TEST(options.held_device_blocks_max == 0U);
   BOOST_TEST(options.load_deadline_ms == 30'000U);
@@ -80,6 +82,8 @@ mode = "eager"
 index = "flat"
 lease_steps = 8
 max_leases = 3
+max_pins = 0
+max_pinned_percent = 100
 attach_steps = 0
 held_device_blocks_max = 17
 load_deadline_ms = 5
@@ -100,6 +104,8 @@ copy_threads = 64
   expected.index = kvc::config::IndexKind::flat;
   expected.lease_steps = 8;
   expected.max_leases = 3;
+  expected.max_pins = 0;
+  expected.max_pinned_percent = 100;
   expected.attach_steps = 0;
   expected.held_device_blocks_max = 17;
   expected.load_deadline_ms = 5;
@@ -144,6 +150,8 @@ BOOST_AUTO_TEST_CASE(parsing_the_effective_text_gives_the_same_options) {
                           "states",
                           "lease_steps",
                           "max_leases",
+                          "max_pins",
+                          "max_pinned_percent",
                           "attach_steps",
                           "held_device_blocks_max",
                           "load_deadline_ms",
@@ -202,6 +210,9 @@ BOOST_AUTO_TEST_CASE(impossible_sizes_are_refused_with_place_key_value_and_range
   check_has(bad("[connector]\nlease_steps = 0"), {"connector.lease_steps = 0", "from 1 to 8"});
   check_has(bad("[connector]\nlease_steps = 9"), {"connector.lease_steps = 9", "from 1 to 8"});
   check_has(bad("[connector]\nmax_leases = -5"), {"connector.max_leases = -5", "from 1 to 65536"});
+  check_has(bad("[connector]\nmax_pins = 257"), {"connector.max_pins = 257", "from 0 to 256"});
+  check_has(bad("[connector]\nmax_pinned_percent = 101"),
+            {"connector.max_pinned_percent = 101", "from 0 to 100"});
   check_has(bad("[connector]\nattach_steps = \"never\""),
             {"attach_steps = \"never\"", "\"unlimited\"", "from 0 to "});
   check_has(bad("[connector]\nheld_device_blocks_max = 0"), {"from 1 to ", "\"auto\""});

@@ -37,6 +37,8 @@ both='#include <kvc/kvc.h>
 #include <kvc/kvc_retention.h>
 #include <kvc/kvc_layerwise.h>
 #include <kvc/kvc_layerwise.h>
+#include <kvc/kvc_hints.h>
+#include <kvc/kvc_hints.h>
 KVC_ASSERT(sizeof(kvc_test_api) % 8 == 0);
 #define KVC_STRUCT(type, bytes) KVC_ASSERT(sizeof(type) == bytes);
 #include <kvc/kvc_calls.def>

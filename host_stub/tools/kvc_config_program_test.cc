@@ -55,7 +55,7 @@ BOOST_AUTO_TEST_CASE(a_stdout_that_is_full_is_no_success) {
 BOOST_AUTO_TEST_CASE(show_prints_every_value) {
   const Outcome out = run({"show", file("[connector]\nkind = \"simple_cpu\"\nlease_steps = 3\n")});
   BOOST_TEST(out.code == 0, out.err);
-  BOOST_TEST(has(out.out, "lease_steps = 3\nmax_leases = 64\n"), out.out);
+  BOOST_TEST(has(out.out, "lease_steps = 3\nmax_leases = 64\nmax_pins = 32\n"), out.out);
 }
 
 BOOST_AUTO_TEST_CASE(a_wrong_file_is_code_1_with_its_place) {

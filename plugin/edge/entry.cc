@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "plugin/edge/connector.h"
+#include "plugin/edge/hints_extension.h"
 #include "plugin/edge/layerwise_extension.h"
 #include "plugin/edge/retention_extension.h"
 #include "plugin/edge/slots.h"
@@ -28,6 +29,7 @@ const void* extension(kvc_bytes id) noexcept {
   const std::string_view name(reinterpret_cast<const char*>(id.data), id.size);
   const void* table = retention_extension(name);
   if (table == nullptr) table = layerwise_extension(name);
+  if (table == nullptr) table = hints_extension(name);
   return table != nullptr ? table : test_extension(name);
 }
 

@@ -133,6 +133,8 @@ disk::DiskTierOptions disk_options(const OpenConfig& open, const config::DiskOpt
 void take_shared(const config::SharedOptions& o, FlowOptions& s) {
   s.lease_steps = o.lease_steps;
   s.max_leases = o.max_leases;
+  s.max_pins = o.max_pins;
+  s.max_pinned_percent = o.max_pinned_percent;
   s.attach_steps = o.attach_steps;
   s.held_device_blocks_max = o.held_device_blocks_max;
   s.load_deadline_ms = o.load_deadline_ms;

@@ -100,6 +100,12 @@ void append_json(std::string& out, const ExplainRecord& r) {
                    "\"left_on_disk_tokens\":{}}}",
                    name_of(r.gate), r.gate_load_us, r.gate_recompute_us, r.gate_left_on_disk.n);
   }
+  if (r.hint != Hint{} || r.pins != 0) {
+    fmt::format_to(std::back_inserter(out),
+                   ",\"hints\":{{\"priority\":{},\"ttl_ms\":{},\"pins\":{},"
+                   "\"pinned_tokens\":{},\"prefetch\":{}}}",
+                   r.hint.priority, r.hint.ttl_ns / 1'000'000, r.pins, r.pinned.n, r.hint.prefetch);
+  }
   out += '}';
 }
 

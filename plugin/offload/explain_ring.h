@@ -7,6 +7,7 @@
 #include <string>
 
 #include "plugin/core/counters.h"
+#include "plugin/core/hint.h"
 #include "plugin/offload/cost_gate.h"
 #include "plugin/offload/scheduler_role.h"
 
@@ -37,6 +38,9 @@ struct ExplainRecord {
   std::uint64_t loads_ok = 0;
   std::uint64_t loads_failed = 0;
   Tokens loaded;
+  Hint hint;
+  std::uint64_t pins = 0;  // taken for it, with the longest one
+  Tokens pinned;
   OfferCounts offers;
 };
 

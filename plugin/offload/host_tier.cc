@@ -80,13 +80,18 @@ void HostTier::failed(SlotId entry, std::uint32_t tag, bool copy_open) {
   if (listener_ != nullptr) listener_->landed_ended(tag, resetting_);
 }
 
-// Frees the whole page of a victim of another class, if nothing on it is in use.
+// Frees the whole page of a victim of another class, if nothing on it is in use or of higher
+// priority.
 bool HostTier::evict_page(SlotId victim, RunId run) {
+  constexpr std::uint32_t normal = 1 - priority_least;
+  const std::uint32_t most = index_->in_front(victim) ? normal : index_->eviction_class(victim);
   const SlotId first = slots_->page_first(victim);
   const std::uint32_t count = slots_->page_slots(victim);
   for (SlotId e = first; e < first + count; ++e) {
     if (!slots_->used(e)) continue;
-    if (!index_->evictable(e) || (index_->run_of(e) == run && !index_->in_front(e))) return false;
+    if (!index_->evictable(e)) return false;
+    if (index_->in_front(e)) continue;
+    if (index_->run_of(e) == run || index_->eviction_class(e) > most) return false;
   }
   for (SlotId e = first; e < first + count; ++e) {
     if (slots_->used(e)) index_->evict(e, *this);
@@ -95,11 +100,12 @@ bool HostTier::evict_page(SlotId victim, RunId run) {
 }
 
 SlotId HostTier::take_slot(GroupId group, const std::byte* key, Tokens end, RunId run,
-                           Refusal& refusal) {
+                           Refusal& refusal, bool may_evict) {
   const std::uint8_t cls = sizes_.class_of_group[group];
   SlotId slot = slots_->take(cls);
   bool declined = false;
-  for (int i = 0; slot == no_slot && i < evictions_per_reservation_max; ++i) {
+  const int evictions = may_evict ? evictions_per_reservation_max : 0;
+  for (int i = 0; slot == no_slot && i < evictions; ++i) {
     const SlotId victim = index_->victim(run, group, key, end, declined);
     if (victim == no_slot) break;
     if (slots_->class_of(victim) == cls || !evict_page(victim, run)) index_->evict(victim, *this);
@@ -115,7 +121,7 @@ SlotId HostTier::take_slot(GroupId group, const std::byte* key, Tokens end, RunI
 }
 
 SlotId HostTier::reserve(GroupId group, const std::byte* key, const KeyView& path, Tokens end,
-                         RunId run, SlotId bad, Refusal& refusal) {
+                         RunId run, SlotId bad, Refusal& refusal, bool may_evict) {
   refusal = Refusal::none;
   const std::uint8_t cls = sizes_.class_of_group[group];
   if (!sized() || cls == TierSizes::no_class) {
@@ -138,7 +144,7 @@ SlotId HostTier::reserve(GroupId group, const std::byte* key, const KeyView& pat
     refusal = Refusal::no_parent;
     return no_slot;
   }
-  const SlotId entry = take_slot(group, key, end, run, refusal);
+  const SlotId entry = take_slot(group, key, end, run, refusal, may_evict);
   if (entry == no_slot) {
     index_->drop_supports(supports);
     return no_slot;
@@ -230,6 +236,10 @@ void HostTier::expect_schedule(RunId run) const {
 
 void HostTier::release_path(RunId run) {
   if (index_ && run != no_run) index_->release_path(run);
+}
+
+void HostTier::hint(RunId run, const Hint& hint) {
+  if (index_ && run != no_run) index_->hint(run, hint);
 }
 
 std::uint64_t HostTier::slots_total() const {

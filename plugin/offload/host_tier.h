@@ -11,6 +11,7 @@
 
 #include "plugin/coordinator/geometry.h"
 #include "plugin/coordinator/tier_index.h"
+#include "plugin/core/hint.h"
 #include "plugin/offload/event_ring.h"
 #include "plugin/offload/slot_pool.h"
 
@@ -27,7 +28,8 @@ struct TierSizes {
 
 // Why a slot was not given: everything evictable is used by its own request or by copies, only
 // leases stand in the way (design 2.5.2 dropped_leased), or the block before it is not there.
-// declined: something could go, but the policy keeps it rather than the new block.
+// declined: something could go, but the policy keeps it rather than the new block, or it has a
+// higher priority.
 enum class Refusal : std::uint8_t { none, pool_full, leased, no_parent, declined };
 
 struct TierCounters {
@@ -88,11 +90,11 @@ class HostTier final : private TierSink {
   void expect_find(GroupId group, const std::byte* key) const;
   void expect_publish(SlotId entry) const { index_->expect_publish(entry); }
 
-  // A slot for a key that is absent; evicts if it must. no_slot: `refusal` says why, nothing
-  // changed but evictions on the way. `run` is the storing request's, `path` its keys (empty: not
-  // known). `bad`: what find said of the absent key.
+  // A slot for a key that is absent; evicts if it must and may. no_slot: `refusal` says why,
+  // nothing changed but evictions on the way. `run` is the storing request's, `path` its keys
+  // (empty: not known). `bad`: what find said of the absent key.
   [[nodiscard]] SlotId reserve(GroupId group, const std::byte* key, const KeyView& path, Tokens end,
-                               RunId run, SlotId bad, Refusal& refusal);
+                               RunId run, SlotId bad, Refusal& refusal, bool may_evict = true);
   // The copy landed. True: visible from now on (listener), false: as soon as its ancestors are.
   // Requires: reserved, not doomed.
   bool publish(SlotId entry, std::uint32_t tag);
@@ -129,6 +131,12 @@ class HostTier final : private TierSink {
   void expect_schedule(RunId run) const;
   // Preemption, request_end: nothing is held for the request any more.
   void release_path(RunId run);
+  // As TierIndex::hint and tick; nothing for no_run.
+  void hint(RunId run, const Hint& hint);
+  void tick(std::uint64_t now_ns) {
+    if (index_) index_->tick(now_ns);
+  }
+  [[nodiscard]] bool timed() const { return index_ && index_->timed(); }
 
   [[nodiscard]] bool doomed(SlotId entry) const {
     const EntryState s = index_->state(entry);
@@ -198,7 +206,7 @@ class HostTier final : private TierSink {
   void published(SlotId entry, std::uint32_t tag) override;
   void failed(SlotId entry, std::uint32_t tag, bool copy_open) override;
   [[nodiscard]] SlotId take_slot(GroupId group, const std::byte* key, Tokens end, RunId run,
-                                 Refusal& refusal);
+                                 Refusal& refusal, bool may_evict);
   [[nodiscard]] bool evict_page(SlotId victim, RunId run);
   void removed_event(const SlotKey& key);
 

@@ -10,6 +10,7 @@
 #include "plugin/coordinator/geometry.h"
 #include "plugin/coordinator/keys.h"
 #include "plugin/coordinator/tier_index.h"
+#include "plugin/core/hint.h"
 #include "plugin/core/prefetch.h"
 #include "plugin/core/zeroed.h"
 #include "plugin/offload/cost_gate.h"
@@ -108,6 +109,8 @@ struct alignas(64) Request {
   bool reset_noted = false;  // its lease or attachment ended by a reset; until a hit or admitted
   bool keys_broken = false;  // they are of no one path: searches trust no promise of the index
   std::uint32_t lease = no_lease;
+  Hint hint;  // of its run
+  bool prefetched = false;
   Tokens prompt;
   Tokens load_limit = no_token_limit;
   Tokens store_limit = no_token_limit;

@@ -18,6 +18,7 @@
 #include <string>
 #include <string_view>
 
+#include "plugin/core/hint.h"
 #include "plugin/core/result.h"
 #include "plugin/core/units.h"
 
@@ -265,6 +266,13 @@ struct RetentionAnswer {
   std::span<const Tokens> boundaries;
 };
 
+// kvc.hints/1. pin 0: nothing was there to be pinned.
+struct PinAnswer {
+  std::uint64_t pin = 0;
+  Tokens tokens;
+  std::uint64_t blocks = 0;
+};
+
 // One outcome per offer (design 2.5.2). balanced(): published is the sum of the rest.
 struct OfferCounts {
   std::uint64_t published = 0;
@@ -355,6 +363,12 @@ class SchedulerRole {
   [[nodiscard]] virtual Status load_in_step(RequestId /*request*/, JobId /*job*/) {
     return {Code::later, {}};
   }
+  // kvc.hints/1 (kvc_hints.h).
+  [[nodiscard]] virtual Status hint(RequestId /*request*/, const Hint& /*hint*/) { return {}; }
+  [[nodiscard]] virtual Result<PinAnswer> pin(RequestId /*request*/, Tokens /*most*/) {
+    return PinAnswer{};
+  }
+  [[nodiscard]] virtual Status unpin(std::uint64_t /*pin*/) { return {}; }
   // Fills at most out.size() events; true: more wait.
   [[nodiscard]] virtual bool take_events(std::span<CacheEvent> out, std::size_t& count) = 0;
   // Ok or Code::later.

@@ -47,7 +47,8 @@ bool CompletionFlow::needs(const Request& r, Tokens begin, Tokens end, const Slo
                      core_.limits.key_bytes) == 0;
 }
 
-// A source failure: the entry is bad. Leases that contain it end, loads that read it fail (3.1 d).
+// A source failure: the entry is bad. Leases that contain it end, loads that read it fail (3.1 d);
+// pins that would keep it from being written again end, too.
 void CompletionFlow::condemn(SlotId entry) {
   if (!core_.tier.published(entry)) return;
   const SlotKey key = core_.tier.key_of(entry);
@@ -57,6 +58,7 @@ void CompletionFlow::condemn(SlotId entry) {
     Request& r = core_.requests[lease.request];
     if (needs(r, lease.hit.start, lease.hit.tokens, key)) core_.end_lease(r);
   }
+  core_.pins.give_up(entry);
   for (std::size_t i = 0; i < core_.jobs.open_loads(); ++i) {
     KVC_OP(job, 1);
     Job& job = core_.jobs.open_load_at(i);

@@ -47,6 +47,7 @@ SchedulerCore::SchedulerCore(Geometry layout, Geometry tier_layout, const OpenLi
                holds),
       disk(tier_geometry, open, opts, tier, requests, events, services),
       leases(tier_geometry, tier, opts.max_leases, lease_tokens(open)),
+      pins(tier_geometry, tier, opts.max_pins, lease_tokens(open)),
       jobs(open.ranks),
       offer_counter(opts.store_threshold, opts.max_tracker_size, open.key_bytes),
       store_filter(tier_geometry, opts.store_reachable_only),

@@ -19,6 +19,7 @@
 #include "plugin/offload/offer_counter.h"
 #include "plugin/offload/offer_ledger.h"
 #include "plugin/offload/peer_faults.h"
+#include "plugin/offload/pin_book.h"
 #include "plugin/offload/request_table.h"
 #include "plugin/offload/scheduler_role.h"
 #include "plugin/offload/store_filter.h"
@@ -50,6 +51,7 @@ struct RoleCounters {
   std::uint64_t retention_questions = 0;     // of engines with kvc.retention/1
   std::uint64_t retention_boundaries = 0;    // named in answers
   std::uint64_t loads_in_step = 0;           // of engines with kvc.layerwise/1
+  std::uint64_t hints_taken = 0;             // of engines with kvc.hints/1
   std::uint64_t candidates_unreachable = 0;  // lazy mode: keys that end inside a block
 };
 
@@ -75,6 +77,7 @@ struct SchedulerCore {
   RequestTable requests;
   DiskFlow disk;
   LeaseTable leases;
+  PinBook pins;
   JobTable jobs;
   OfferCounter offer_counter;
   StoreFilter store_filter;
@@ -103,6 +106,10 @@ struct SchedulerCore {
     tier.close_run(candidate_run);
     candidate_run = tier.open_run();
     KVC_CHECK(candidate_run != no_run);
+  }
+  // Times to live end by the host's clock, where there are any.
+  void tick() {
+    if (tier.timed()) tier.tick(host.now_ns());
   }
   // How many blocks of the engine are in an entry of the tier.
   [[nodiscard]] std::uint64_t blocks_of(const SlotKey& entry) const {

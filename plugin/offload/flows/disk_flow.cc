@@ -57,7 +57,8 @@ DiskFlow::DiskFlow(const Geometry& tier_geometry, const OpenLimits& limits,
   climb_.reserve(path_entries_);
   pinned_.reserve(path_entries_);
   blocks_.reserve(std::max<std::uint64_t>(2 * path_entries_, 1024) + options_.open_blocks);
-  fills_now_.reserve(fills_max);
+  fills_now_.reserve(fills_max + prefetches_max);
+  prefetches_.reserve(prefetches_max);
   drained_.reserve(fills_max);
   states_.assign(ranks_, DiskState::on);
   state_reports_.assign(ranks_, 0);

@@ -27,6 +27,7 @@
 namespace kvc {
 
 struct DiskFlowCounters {
+  std::uint64_t prefetched = 0;       // entries that hints asked for
   std::uint64_t hit_tokens = 0;       // that came from disk, of accepted hits
   std::uint64_t lookups_pending = 0;  // answered LATER: a block is on its way into the host tier
   std::uint64_t lookups_warming = 0;  // .. or: inventories were still coming
@@ -93,6 +94,8 @@ class DiskFlow {
   [[nodiscard]] DiskNeed need_of(const Hit& hit, const KeyView& keys) const;
   // So many entries can be read for one hit, as far as is known before they are reserved.
   [[nodiscard]] std::uint64_t read_room() const;
+  // And so many without that anything goes for them.
+  [[nodiscard]] std::uint64_t free_room() const;
   // Whether the hit names entries of the disk tier.
   [[nodiscard]] static bool counts_disk(const Hit& hit);
 
@@ -102,6 +105,9 @@ class DiskFlow {
   // it cannot be served; nothing changed.
   [[nodiscard]] bool open_fill(RequestIndex request, const Hit& hit, JobId load,
                                PagedVector<SlotId>& entries, DiskNeed& need);
+  // Reads what the host tier lacks of the hit into free slots, for no load. False: not now; nothing
+  // changed.
+  [[nodiscard]] bool prefetch(RequestIndex request, const Hit& hit);
   // So many bytes of the plan does the fill of the load take; 0: it has none.
   [[nodiscard]] std::uint64_t fill_bytes(JobId load);
   // The load is in this plan, so the fill is.
@@ -127,7 +133,8 @@ class DiskFlow {
   void evicted_from_host(GroupId group, const std::byte* key);
 
   // --- plans and reports (disk_plan.cc)
-  void encode(PlanEncoder& encoder);
+  // `room`: bytes that are left of fill_room.
+  void encode(PlanEncoder& encoder, std::uint64_t room);
   enum class Heard : std::uint8_t { ok, unknown, repeated };
   [[nodiscard]] Heard take_entry(std::uint32_t rank, const ReportEntry& entry);
   // State and inventory of the rank's disk tier.
@@ -169,6 +176,7 @@ class DiskFlow {
   [[nodiscard]] std::string verify() const;
 
  private:
+  static constexpr std::uint32_t prefetches_max = 32;  // open at once: loads have the rest
   struct Note {
     SlotId entry = no_slot;
     RequestIndex request = no_request;
@@ -199,7 +207,11 @@ class DiskFlow {
   void clear_path();
   [[nodiscard]] KeyView laid_path() const;
   void undo_fill(DiskJob& job);
-  [[nodiscard]] bool take_part(const Part& part, RequestIndex request, DiskJob& job, SlotId& entry);
+  [[nodiscard]] bool take_part(const Part& part, RequestIndex request, DiskJob& job, SlotId& entry,
+                               bool may_evict);
+  void use_below(DiskJob& job, Request& r);
+  void plan_prefetches(std::uint64_t room);
+  void drop_prefetches();
   void fill_over(const DiskJob& job);
   void settle_fill(DiskJob& job);
   void finish(DiskJob& job);
@@ -244,7 +256,9 @@ class DiskFlow {
   // A spill failed when so many were used: no further try before more are.
   bool paused_ = false;
   std::uint64_t paused_used_ = 0;
-  std::vector<DiskJob*> fills_now_;  // of the loads of the plan at hand
+  std::vector<DiskJob*> fills_now_;   // of the plan at hand
+  std::vector<DiskJob*> prefetches_;  // fills for no load, that wait for a plan
+  std::uint32_t prefetching_ = 0;     // with those on their way
   SlotId publishing_ = no_slot;
 
   bool reset_wanted_ = false;

@@ -105,9 +105,10 @@ void DiskFlow::encode_spills(PlanEncoder& encoder) {
   spills_ = nullptr;
 }
 
-void DiskFlow::encode(PlanEncoder& encoder) {
+void DiskFlow::encode(PlanEncoder& encoder, std::uint64_t room) {
   if (!on()) return;
   make_headroom();
+  plan_prefetches(room);
   for (DiskJob* const job : fills_now_) encode_copies(encoder, *job);
   fills_now_.clear();
   encode_reset(encoder);
@@ -202,6 +203,7 @@ void DiskFlow::finish_reset(const DiskJob& job) {
 
 void DiskFlow::reset() {
   if (!on()) return;
+  drop_prefetches();
   index_.reset();
   notes_.clear();
   merge_.close();

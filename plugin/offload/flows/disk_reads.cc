@@ -77,8 +77,16 @@ std::uint64_t DiskFlow::read_room() const {
   return std::min<std::uint64_t>(host - host / 8, jobs_.copies_left());
 }
 
+std::uint64_t DiskFlow::free_room() const {
+  const std::uint64_t total = host_.slots_total();
+  const std::uint64_t used = host_.slots_used();
+  const std::uint64_t free = total > used ? total - used : 0;
+  return std::min<std::uint64_t>(free - free / 8, jobs_.copies_left());
+}
+
 // The host entry of the part: published and pinned already, or reserved for the fill.
-bool DiskFlow::take_part(const Part& part, RequestIndex request, DiskJob& job, SlotId& entry) {
+bool DiskFlow::take_part(const Part& part, RequestIndex request, DiskJob& job, SlotId& entry,
+                         bool may_evict) {
   const Request& r = requests_[request];
   const Presence presence = host_.find(part.group, part.key, entry);
   if (presence == Presence::published) return true;
@@ -89,7 +97,8 @@ bool DiskFlow::take_part(const Part& part, RequestIndex request, DiskJob& job, S
   }
   index_.pin(below, PinKind::job);
   Refusal refusal = Refusal::none;
-  entry = host_.reserve(part.group, part.key, requests_.keys(r), part.end, r.run, entry, refusal);
+  entry = host_.reserve(part.group, part.key, requests_.keys(r), part.end, r.run, entry, refusal,
+                        may_evict);
   if (entry == no_slot) {
     index_.unpin(below, PinKind::job);
     return false;
@@ -120,7 +129,7 @@ bool DiskFlow::open_fill(RequestIndex request, const Hit& hit, JobId load,
   bool whole = true;
   for_each_part(hit, keys, [&](const Part& part, bool wanted) {
     SlotId entry = no_slot;
-    whole = whole && take_part(part, request, *job, entry);
+    whole = whole && take_part(part, request, *job, entry, true);
     if (whole && wanted) entries.push_back(entry);
   });
   if (!whole) {
@@ -132,12 +141,68 @@ bool DiskFlow::open_fill(RequestIndex request, const Hit& hit, JobId load,
     jobs_.remove(*job);
     return true;
   }
-  const RunId run = run_of(r);
-  if (run != no_run) {
-    jobs_.for_each(*job, [&](const DiskCopy& copy) { index_.use(copy.disk, run, keys); });
-  }
+  use_below(*job, r);
   ++r.fills;
   return true;
+}
+
+void DiskFlow::use_below(DiskJob& job, Request& r) {
+  const RunId run = run_of(r);
+  if (run == no_run) return;
+  const KeyView keys = requests_.keys(r);
+  jobs_.for_each(job, [&](const DiskCopy& copy) { index_.use(copy.disk, run, keys); });
+}
+
+// What is reserved keeps what it hangs on, so that nothing has to be pinned.
+bool DiskFlow::prefetch(RequestIndex request, const Hit& hit) {
+  if (!readable() || prefetching_ == prefetches_max) return false;
+  DiskJob* const job = jobs_.create(JobKind::fill);
+  if (job == nullptr) return false;
+  job->request = request;
+  job->load_ended = true;  // none waits
+  pinned_.clear();
+  bool whole = true;
+  for_each_part(hit, requests_.keys(requests_[request]), [&](const Part& part, bool /*wanted*/) {
+    SlotId entry = no_slot;
+    whole = whole && take_part(part, request, *job, entry, false);
+  });
+  if (!whole) {
+    undo_fill(*job);
+    return false;
+  }
+  if (job->copies == 0) {
+    jobs_.remove(*job);
+    return true;
+  }
+  use_below(*job, requests_[request]);
+  ++requests_[request].fills;
+  ++prefetching_;
+  counters_.prefetched += job->copies;
+  prefetches_.push_back(job);
+  return true;
+}
+
+void DiskFlow::plan_prefetches(std::uint64_t room) {
+  std::size_t n = 0;
+  for (; n < prefetches_.size(); ++n) {
+    DiskJob& job = *prefetches_[n];
+    const std::uint64_t bytes = plan_job_bytes + job.copies * std::uint64_t{plan_disk_block_bytes};
+    if (bytes > room) break;
+    room -= bytes;
+    job.planned = true;
+    fills_now_.push_back(&job);
+  }
+  prefetches_.erase(prefetches_.begin(), prefetches_.begin() + static_cast<std::ptrdiff_t>(n));
+}
+
+// Those that no plan has yet.
+void DiskFlow::drop_prefetches() {
+  pinned_.clear();
+  for (DiskJob* const job : prefetches_) {
+    fill_over(*job);
+    undo_fill(*job);
+  }
+  prefetches_.clear();
 }
 
 void DiskFlow::undo_fill(DiskJob& job) {
@@ -167,6 +232,7 @@ void DiskFlow::plan_fill(JobId load) {
 void DiskFlow::fill_over(const DiskJob& job) {
   Request& r = requests_[job.request];
   KVC_CHECK(r.fills > 0);
+  prefetching_ -= job.load == 0 ? 1 : 0;
   if (--r.fills == 0 && !r.live) drained_.push_back(job.request);
 }
 

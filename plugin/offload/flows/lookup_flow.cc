@@ -80,6 +80,29 @@ bool LookupFlow::search_both(const Request& r, Tokens device, Tokens max_tokens)
   return deep_.tokens > scratch_.tokens;
 }
 
+bool LookupFlow::cut_deep(const Request& r, Tokens device, Tokens max_tokens, std::uint64_t room,
+                          DiskNeed& need) {
+  const std::uint64_t units = room / core_.geometry.cacheable().size();
+  const Tokens most = scratch_.tokens + core_.geometry.hit_alignment() * units;
+  if (most >= max_tokens || !search_both(r, device, most)) return false;
+  need = core_.disk.need_of(deep_, core_.requests.keys(r));
+  return need.entries <= room;
+}
+
+void LookupFlow::prefetch(RequestIndex index) {
+  const Request& r = core_.requests[index];
+  DiskFlow& disk = core_.disk;
+  if (!core_.tier.sized() || !disk.readable() || r.no_read || r.prompt.n < 2) return;
+  const Tokens most = std::min(Tokens{r.prompt.n - 1}, r.load_limit);
+  static_cast<void>(stored(r, most));
+  if (!search_both(r, Tokens{}, most)) return;
+  DiskNeed need = disk.need_of(deep_, core_.requests.keys(r));
+  const std::uint64_t room = disk.free_room();
+  if (need.entries > room && !cut_deep(r, Tokens{}, most, room, need)) return;
+  if (need.pending) return;  // somebody else has asked for it
+  static_cast<void>(disk.prefetch(index, deep_));
+}
+
 // The four answers of a tier (O-200): HIT counts, MISS ends the hit, HIT_PENDING and RETRY defer.
 // Costs no slot and starts no I/O (OW-04).
 Code LookupFlow::look_deeper(RequestIndex index, Tokens device, Tokens max_tokens) {
@@ -104,11 +127,7 @@ Code LookupFlow::look_deeper(RequestIndex index, Tokens device, Tokens max_token
   if (const std::uint64_t room = disk.read_room(); need.entries > room) {
     // As much of it as the host tier can take.
     disk.count_cut();
-    const std::uint64_t units = room / core_.geometry.cacheable().size();
-    const Tokens most = scratch_.tokens + core_.geometry.hit_alignment() * units;
-    if (most >= max_tokens || !search_both(r, device, most)) return Code::ok;
-    need = disk.need_of(deep_, core_.requests.keys(r));
-    if (need.entries > room) return Code::ok;
+    if (!cut_deep(r, device, max_tokens, room, need)) return Code::ok;
   }
   if (need.pending || !disk_pays(r, need.tokens)) return Code::ok;
   std::swap(scratch_, deep_);
@@ -261,6 +280,16 @@ void LookupFlow::end_old_leases() {
     if (core_.step - lease.step < core_.options.lease_steps) return;
     core_.end_lease(core_.requests[lease.request]);
   }
+}
+
+Hit& LookupFlow::stored(const Request& r, Tokens most) {
+  most = std::min(most, core_.limits.max_total_tokens);
+  const Code code = kvc::lookup(core_.tier_geometry, core_.tier.index(), core_.requests.keys(r),
+                                Tokens{}, most, scratch_, trust(r));
+  KVC_CHECK(code == Code::ok);
+  core_.counters.bisections += scratch_.cost.bisections;
+  core_.counters.linear_walks += scratch_.cost.linear_walks;
+  return scratch_;
 }
 
 const Hit* LookupFlow::resolve(const Request& r, Tokens accepted) {

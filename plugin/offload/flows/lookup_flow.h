@@ -18,6 +18,12 @@ class LookupFlow {
   void end_old_leases();
   // Finds exactly `accepted` tokens beyond r.device; null if they cannot be served any more.
   [[nodiscard]] const Hit* resolve(const Request& r, Tokens accepted);
+  // The longest prefix of at most `most` tokens that the host tier has, whatever the request may
+  // read; valid until the next search. Requires a tier of known size.
+  [[nodiscard]] Hit& stored(const Request& r, Tokens most);
+  // What the disk has of the prefix that the request may hit, and the host tier has not, is on its
+  // way into free slots, as far as there are some.
+  void prefetch(RequestIndex index);
 
  private:
   [[nodiscard]] Why gate(const Request& r, const LookupQuery& query) const;
@@ -29,6 +35,9 @@ class LookupFlow {
   // it is on its way into the host tier, or may be on disk and is not known yet.
   [[nodiscard]] Code look_deeper(RequestIndex index, Tokens device, Tokens max_tokens);
   [[nodiscard]] bool search_both(const Request& r, Tokens device, Tokens max_tokens);
+  // deep_, cut to `room` entries beside those of the host tier. False: nothing is left of it.
+  [[nodiscard]] bool cut_deep(const Request& r, Tokens device, Tokens max_tokens,
+                              std::uint64_t room, DiskNeed& need);
   [[nodiscard]] bool attached(RequestIndex index, Tokens start, Tokens end);
   // The cost gate: whether scratch_, of which disk_tokens_ are on disk, is to be loaded.
   [[nodiscard]] bool pays(Request& r);

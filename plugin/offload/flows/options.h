@@ -24,6 +24,8 @@ struct FlowOptions {
   std::uint32_t blocks_per_chunk = 1;        // 1 .. 64: blocks of a group that share one slot
   std::uint32_t lease_steps = 1;             // 1..8: plans that a lease survives
   std::uint32_t max_leases = 64;             // >= 1
+  std::uint32_t max_pins = 32;               // 0 .. 256 (kvc.hints/1)
+  std::uint32_t max_pinned_percent = 50;     // 0 .. 100: of the host tier, that pins may hold
   std::uint64_t attach_steps = UINT64_MAX;   // LATER answers per admission; UINT64_MAX: no limit
   std::uint64_t held_device_blocks_max = 0;  // 0: the rule of design 2.3 "Holds"
   std::uint64_t load_deadline_ms = 30'000;   // of the ranks; single flight waits half of it

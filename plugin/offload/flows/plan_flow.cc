@@ -309,6 +309,7 @@ Result<PlanResult> PlanFlow::build(const StepRecord& step) {
   core_.step = step.step;
   jobs_.clear();
   held_.clear();
+  core_.tick();
   lookups_.end_old_leases();
   encoder_.begin(core_.epoch, step.step);
   fill_room_ = core_.disk.fill_room();
@@ -326,7 +327,7 @@ Result<PlanResult> PlanFlow::build(const StepRecord& step) {
   core_.requests.forget_notices();
   core_.gate.end_step();
   core_.disk.settle_notes();
-  core_.disk.encode(encoder_);
+  core_.disk.encode(encoder_, fill_room_);
   return PlanResult{step.step, jobs_, encoder_.finish()};
 }
 

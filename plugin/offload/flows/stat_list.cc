@@ -9,8 +9,9 @@ std::uint64_t leaked_slots(const SchedulerCore& core) {
   std::uint64_t leaked = tier.unaccounted();
   const std::uint64_t writing = core.jobs.entries_written() + core.disk.filling();
   if (tier.reserved() > writing) leaked += tier.reserved() - writing;
-  const bool readers = core.leases.open_leases() != 0 || core.jobs.copies_of(JobKind::load) != 0 ||
-                       tier.numbers().rewriting != 0 || core.disk.open_spills() != 0;
+  const bool readers = core.leases.open_leases() != 0 || core.pins.open_pins() != 0 ||
+                       core.jobs.copies_of(JobKind::load) != 0 || tier.numbers().rewriting != 0 ||
+                       core.disk.open_spills() != 0;
   if (!readers) leaked += tier.pinned();
   return leaked;
 }
@@ -76,8 +77,25 @@ std::array<std::uint64_t, of_gate> gate_numbers(const CostGate& gate) {
   };
 }
 
+constexpr std::size_t of_hints = 8;
+
+// Those before them.
+std::array<std::uint64_t, of_hints> hint_numbers(const SchedulerCore& core) {
+  const TierIndexCounters& index = core.tier.numbers();
+  return {
+      core.counters.hints_taken,
+      index.outranked,
+      index.expired,
+      core.pins.open_pins(),
+      core.pins.blocks(),
+      core.pins.counters().refused,
+      core.pins.counters().lost,
+      core.disk.counters().prefetched,
+  };
+}
+
 // And the rest.
-std::array<std::uint64_t, stat_names.size() - of_disk - of_gate> role_numbers(
+std::array<std::uint64_t, stat_names.size() - of_disk - of_gate - of_hints> role_numbers(
     const SchedulerCore& core) {
   const TierIndexCounters& index = core.tier.numbers();
   const PolicyNumbers policy = core.tier.policy();
@@ -155,9 +173,11 @@ RoleNumbers numbers_of(const SchedulerCore& core) {
   n.offers = core.ledger.counts();
   n.pending = pending_of(core);
   const auto role = role_numbers(core);
+  const auto hints = hint_numbers(core);
   const auto gate = gate_numbers(core.gate);
   const auto disk = disk_numbers(core.disk);
   auto* at = std::copy(role.begin(), role.end(), n.stats.begin());
+  at = std::copy(hints.begin(), hints.end(), at);
   at = std::copy(gate.begin(), gate.end(), at);
   std::copy(disk.begin(), disk.end(), at);
   return n;

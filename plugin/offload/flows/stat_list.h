@@ -12,7 +12,7 @@ namespace kvc {
 // Monotonic unless the name ends in _now. The counters of aliases and directories are 0 in this
 // connector: no slot has two keys, and the offsets of tails never overflow. Those of the disk tier
 // count entries of all ranks as one.
-inline constexpr std::array<std::string_view, 93> stat_names{
+inline constexpr std::array<std::string_view, 101> stat_names{
     "host_slots_total",
     "host_slots_used_now",
     "host_slots_leaked_now",
@@ -75,6 +75,14 @@ inline constexpr std::array<std::string_view, 93> stat_names{
     "retention_questions",
     "retention_boundaries",
     "loads_in_step",
+    "hints_taken",
+    "hint_refusals",
+    "ttl_expired_entries",
+    "pins_open_now",
+    "pin_blocks_now",
+    "pins_refused",
+    "pins_lost",
+    "prefetched_entries",
     "cost_gate_decisions",
     "cost_gate_refused",
     "cost_gate_refused_tokens",

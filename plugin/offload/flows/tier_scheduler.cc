@@ -50,6 +50,11 @@ Result<std::unique_ptr<SchedulerRole>> make_tier_scheduler(Geometry geometry,
     return {Code::arg, fmt::format("lease_steps {}; 1 to 8 are possible", options.lease_steps)};
   }
   if (options.max_leases < 1) return {Code::arg, "max_leases 0; at least 1 is needed"};
+  if (options.max_pins > PinBook::most || options.max_pinned_percent > 100) {
+    return {Code::arg, fmt::format("max_pins {} and max_pinned_percent {}; at most {} and 100 are "
+                                   "possible",
+                                   options.max_pins, options.max_pinned_percent, PinBook::most)};
+  }
   Result<Geometry> tier = tier_geometry_of(geometry, options.blocks_per_chunk);
   if (!tier.ok()) return tier.error();
   const Result<std::uint64_t> room = plan_room_bytes(geometry, limits, options);
@@ -67,6 +72,7 @@ TierScheduler::TierScheduler(Geometry geometry, Geometry tier_geometry, const Op
       planner_(core_),
       admissions_(core_, planner_),
       lookups_(core_, admissions_),
+      hints_(core_, lookups_),
       retention_(core_),
       loads_(core_, admissions_, lookups_),
       handoffs_(core_, planner_, handoffs_expected(core_.geometry, limits)),
@@ -188,7 +194,9 @@ Result<std::span<const SlotClass>> TierScheduler::set_ranks(std::span<const Rank
   if (!core_.options.store_when_filled) core_.candidate_run = core_.tier.open_run();
   for (RequestIndex i = 0; i < core_.requests.capacity(); ++i) {
     Request& r = core_.requests[i];
-    if (r.live) r.run = core_.tier.open_run();
+    if (!r.live) continue;
+    r.run = core_.tier.open_run();
+    core_.tier.hint(r.run, r.hint);
   }
   reserve();
   return done(Result<std::span<const SlotClass>>(std::span<const SlotClass>(usable_)));
@@ -305,6 +313,7 @@ Status TierScheduler::lookup_cancel(RequestId request) { return done(lookups_.ca
 Result<AllocResult> TierScheduler::alloc_update(RequestId request, Tokens accepted,
                                                 std::span<const TableView> tables) {
   expect_publish();
+  core_.tick();
   return done(loads_.alloc_update(request, accepted, tables));
 }
 
@@ -332,6 +341,16 @@ Status TierScheduler::load_in_step(RequestId request, JobId job) {
   return done(plans_.load_in_step(request, job));
 }
 
+Status TierScheduler::hint(RequestId request, const Hint& hint) {
+  return done(hints_.hint(request, hint));
+}
+
+Result<PinAnswer> TierScheduler::pin(RequestId request, Tokens most) {
+  return done(hints_.pin(request, most));
+}
+
+Status TierScheduler::unpin(PinId pin) { return done(hints_.unpin(pin)); }
+
 bool TierScheduler::take_events(std::span<CacheEvent> out, std::size_t& count) {
   return done(core_.events.take(out, count));
 }
@@ -350,6 +369,7 @@ Status TierScheduler::reset(bool invalidate) {
     r.reset_noted = true;
     core_.end_lease(r);
   }
+  core_.pins.end_all();
   for (RequestIndex i = 0; i < core_.requests.capacity(); ++i) {
     Request& r = core_.requests[i];
     if (!r.live) continue;
@@ -411,12 +431,14 @@ std::string TierScheduler::explain_all() const {
       "{{\"connector\":\"{}\",\"options\":{{{}\"index\":\"{}\",\"eviction\":\"{}\",\"states\":\"{}"
       "\",\"lease_steps\":"
       "{},"
-      "\"max_leases\":{},\"attach_steps\":{},\"held_device_blocks_max\":{},"
+      "\"max_leases\":{},\"max_pins\":{},\"max_pinned_percent\":{},\"attach_steps\":{},\"held_"
+      "device_blocks_max\":{},"
       "\"load_deadline_ms\":{},\"store_decode_blocks\":{},\"single_flight\":{},"
       "\"event_ring\":{}}},\"cost_gate\":{},\"disk\":{},\"gates\":[",
       policy_->name(), policy_->explain_options(),
       o.chained_index && core_.geometry.chain() ? "chained" : "flat",
       kvc::name_of(core_.tier.eviction()), kvc::name_of(o.states), o.lease_steps, o.max_leases,
+      o.max_pins, o.max_pinned_percent,
       o.attach_steps == UINT64_MAX ? "\"unlimited\"" : std::to_string(o.attach_steps),
       core_.hold_budget, o.load_deadline_ms, o.store_decode_blocks, o.single_flight,
       o.event_ring_entries, kvc::explain(o.cost_gate, gate_report_.read()), core_.disk.explain());
@@ -454,6 +476,7 @@ std::string TierScheduler::verify() const {
   if (std::string text = core_.tier.verify(); !text.empty()) return text;
   if (std::string text = core_.requests.verify(); !text.empty()) return text;
   if (std::string text = core_.jobs.verify(); !text.empty()) return text;
+  if (std::string text = core_.pins.verify(); !text.empty()) return text;
   if (const std::uint64_t leaked = leaked_slots(core_); leaked != 0) {
     return fmt::format("{} slots leaked", leaked);
   }

@@ -8,6 +8,7 @@
 #include "plugin/core/counters.h"
 #include "plugin/offload/flows/completion_flow.h"
 #include "plugin/offload/flows/finish_flow.h"
+#include "plugin/offload/flows/hints.h"
 #include "plugin/offload/flows/plan_flow.h"
 #include "plugin/offload/flows/retention.h"
 #include "plugin/offload/flows/stat_list.h"
@@ -51,6 +52,9 @@ class TierScheduler final : public SchedulerRole {
   Result<EndResult> request_end(const RequestEnd& end) override;
   Result<RetentionAnswer> retained(RequestId request, Tokens begin) override;
   Status load_in_step(RequestId request, JobId job) override;
+  Status hint(RequestId request, const Hint& hint) override;
+  Result<PinAnswer> pin(RequestId request, Tokens most) override;
+  Status unpin(PinId pin) override;
   bool take_events(std::span<CacheEvent> out, std::size_t& count) override;
   Status reset(bool invalidate) override;
   Status pump(std::uint32_t budget) override;
@@ -91,6 +95,7 @@ class TierScheduler final : public SchedulerRole {
   StorePlanner planner_;
   Admissions admissions_;
   LookupFlow lookups_;
+  HintFlow hints_;
   Retention retention_;
   LoadFlow loads_;
   HandoffPlanner handoffs_;

@@ -49,6 +49,19 @@ BOOST_AUTO_TEST_CASE(full_attention) {
   run(o);
 }
 
+BOOST_AUTO_TEST_CASE(hinted_requests) {
+  for (const bool failures : {false, true}) {
+    WorldOptions o;
+    o.layout = {{full(16)}, 16, 16, 1};
+    o.hints = true;
+    o.failures = failures;
+    run(o);
+    o.layout = {{full(64), state(64)}, 16, 64, 1};
+    o.slots = 16;
+    run(o);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(full_attention_on_two_ranks) {
   WorldOptions o;
   o.layout = {{full(16)}, 16, 16, 1};

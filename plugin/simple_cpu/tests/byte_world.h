@@ -23,6 +23,7 @@ struct WorldOptions {
   bool device_cache = false;  // some requests find a prefix on the device
   bool decode_blocks = true;
   CostGateOptions cost_gate;
+  bool hints = false;  // requests have priorities and times to live, and prefixes are pinned
   MakeRole make = make_simple_cpu_scheduler;
 };
 
@@ -33,6 +34,7 @@ class ByteWorld {
   ByteWorld(WorldOptions options, std::uint64_t seed)
       : options_(std::move(options)),
         random_(seed),
+        hint_random_(~seed),
         geometry_(geometry_of(options_.layout, !options_.lazy)),
         tier_geometry_(tier_geometry_of(geometry_, options_.blocks_per_chunk).value()),
         rig_(options_.layout, options_.slots, role_options(), limits(), options_.make) {
@@ -58,13 +60,16 @@ class ByteWorld {
       if (Req* r = pick(Phase::waiting)) BOOST_REQUIRE(rig_.role->lookup_cancel(r->id).ok());
     } else if (options_.resets) {
       BOOST_REQUIRE(rig_.role->reset(false).ok());
+      pins_.clear();
     }
+    if (options_.hints && hint_random_.chance(1, 8)) pin_or_unpin();
     rig_.host.now += random_.below(20'000'000'000);
   }
 
   // Everything ends; nothing may be left.
   void settle() {
     settling_ = true;
+    while (!pins_.empty()) unpin(0);
     while (!requests_.empty()) end(requests_.begin()->second);
     for (int i = 0;
          i < 64 && (rig_.role->pending().load_jobs + rig_.role->pending().store_jobs) > 0; ++i) {
@@ -86,6 +91,7 @@ class ByteWorld {
     rig_.role = wrap(std::move(rig_.role));
   }
   [[nodiscard]] std::uint64_t loads_checked() const { return loads_checked_; }
+  [[nodiscard]] std::uint64_t pins_checked() const { return pins_checked_; }
 
  private:
   enum class Phase { waiting, loading, running };
@@ -110,6 +116,11 @@ class ByteWorld {
     std::set<std::uint64_t> handed;  // state blocks that may not be written again
     Tables tables;
   };
+  struct OpenPin {
+    std::uint64_t id = 0;
+    std::uint64_t tokens = 0;
+    TokenIds prompt;
+  };
 
   SimpleCpuSchedulerOptions role_options() {
     SimpleCpuSchedulerOptions o;
@@ -124,6 +135,7 @@ class ByteWorld {
     o.blocks_per_chunk = options_.blocks_per_chunk;
     o.store_decode_blocks = options_.decode_blocks;
     o.cost_gate = options_.cost_gate;
+    o.max_pins = 4;
     return o;
   }
   OpenLimits limits() const {
@@ -275,10 +287,46 @@ class ByteWorld {
     prompt.resize(random_.between(2, options_.longest_prompt));
     if (random_.chance(1, 3)) prompt.back() = static_cast<std::uint32_t>(id);
     BOOST_REQUIRE(rig_.begin(id, prompt) == Code::ok);
+    if (options_.hints && hint_random_.chance(2, 3)) {
+      Hint hint;
+      hint.priority = static_cast<std::int32_t>(hint_random_.below(5)) + priority_least;
+      if (hint_random_.chance(1, 2)) hint.ttl_ns = hint_random_.between(1, 2'000'000'000'000);
+      BOOST_REQUIRE_EQUAL(rig_.role->hint(id, hint).text, "");
+    }
     Req r;
     r.id = id;
     r.outputs = random_.between(1, 20);
     requests_[id] = r;
+  }
+  void pin_or_unpin() {
+    if (!pins_.empty() && hint_random_.chance(1, 2)) return unpin(hint_random_.below(pins_.size()));
+    if (requests_.empty()) return;
+    auto it = requests_.begin();
+    std::advance(it, static_cast<std::ptrdiff_t>(hint_random_.below(requests_.size())));
+    const TokenIds& tokens = rig_.tokens[it->first];
+    if (tokens.size() > options_.longest_prompt) return;
+    const Result<PinAnswer> answer =
+        rig_.role->pin(it->first, Tokens{hint_random_.between(1, tokens.size() - 1)});
+    BOOST_REQUIRE(answer.ok() || answer.error().code == Code::full);
+    if (!answer.ok() || answer.value().pin == 0) return;
+    pins_.push_back({answer.value().pin, answer.value().tokens.n, tokens});
+  }
+  // Until then the prefix is found, unless a block of it could not be read. A hit may end inside a
+  // block, so that the probe has all tokens of the request that pinned.
+  void unpin(std::size_t which) {
+    const OpenPin pin = pins_[which];
+    pins_.erase(pins_.begin() + static_cast<std::ptrdiff_t>(which));
+    if (!options_.failures) {
+      const RequestId probe = ++last_id_;
+      BOOST_REQUIRE(rig_.begin(probe, pin.prompt) == Code::ok);
+      const LookupAnswer answer = rig_.lookup(probe, 0, pin.tokens + 1);
+      if (answer.code == Code::ok) {
+        BOOST_REQUIRE(answer.external.n == pin.tokens);
+        ++pins_checked_;
+      }
+      BOOST_REQUIRE_EQUAL(error_of(rig_.end_result(probe, 0, {})), "");
+    }
+    BOOST_REQUIRE_EQUAL(rig_.role->unpin(pin.id).text, "");
   }
   void admit(bool partly) {
     Req* r = pick(Phase::waiting);
@@ -567,6 +615,7 @@ class ByteWorld {
 
   WorldOptions options_;
   Prng random_;
+  Prng hint_random_;  // apart: worlds without hints are what they were
   Geometry geometry_;
   Geometry tier_geometry_;
   Rig rig_;
@@ -581,6 +630,8 @@ class ByteWorld {
   RequestId last_id_ = 0;
   bool settling_ = false;
   std::uint64_t loads_checked_ = 0;
+  std::vector<OpenPin> pins_;
+  std::uint64_t pins_checked_ = 0;
 };
 
 }  // namespace kvc::test

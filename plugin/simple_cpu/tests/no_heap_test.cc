@@ -138,6 +138,24 @@ class WatchedRole final : public SchedulerRole {
     const Watch watch;
     return role_->retained(request, begin);
   }
+  Status hint(RequestId request, const Hint& hint) override {
+    const Watch watch;
+    return role_->hint(request, hint);
+  }
+  // A pin that is refused has a text with numbers: it is no call of a step.
+  Result<PinAnswer> pin(RequestId request, Tokens most) override {
+    const std::uint64_t before = allocations;
+    Result<PinAnswer> answer = [&] {
+      const Watch watch;
+      return role_->pin(request, most);
+    }();
+    if (!answer.ok()) allocations = before;
+    return answer;
+  }
+  Status unpin(std::uint64_t pin) override {
+    const Watch watch;
+    return role_->unpin(pin);
+  }
   bool take_events(std::span<CacheEvent> out, std::size_t& count) override {
     const Watch watch;
     return role_->take_events(out, count);
@@ -171,6 +189,7 @@ void run(const Layout& layout, std::uint64_t seed, bool lazy = false) {
   o.ranks = 2;
   o.failures = false;
   o.lazy = lazy;
+  o.hints = seed % 2 == 0;
   ByteWorld world(o, seed);
   world.wrap_role([](std::unique_ptr<SchedulerRole> role) -> std::unique_ptr<SchedulerRole> {
     return std::make_unique<WatchedRole>(std::move(role));

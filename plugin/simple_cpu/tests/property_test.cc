@@ -17,7 +17,7 @@ std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
-std::uint64_t run(const WorldOptions& options, std::uint64_t acts) {
+std::uint64_t run(const WorldOptions& options, std::uint64_t acts, std::uint64_t* pins = nullptr) {
   const std::uint64_t first = seed_or(1);
   const std::uint64_t last = only_seed().value_or(from_environment("KVC_SEEDS", 40));
   std::uint64_t loads = 0;
@@ -27,6 +27,7 @@ std::uint64_t run(const WorldOptions& options, std::uint64_t acts) {
       for (std::uint64_t i = 0; i < acts; ++i) world.act();
       world.settle();
       loads += world.loads_checked();
+      if (pins != nullptr) *pins += world.pins_checked();
     }
   }
   return loads;
@@ -90,6 +91,39 @@ BOOST_AUTO_TEST_CASE(states_and_fine_tails) {
   o.layout = {{full(64), state(64)}, 16, 64, 1};
   o.slots = 16;
   BOOST_TEST(enough_loads(run(o, 250)));
+}
+
+// kvc.hints/1: priorities, times to live, pins.
+BOOST_AUTO_TEST_CASE(hinted_requests) {
+  for (const Layout& layout :
+       {Layout{{full(16)}, 16, 16, 1}, Layout{{full(16), sliding(16, 48)}, 16, 16, 1},
+        Layout{{full(64), state(64)}, 16, 64, 1}}) {
+    WorldOptions o;
+    o.layout = layout;
+    o.slots = layout.groups.size() > 1 ? 24 : 12;
+    o.device_blocks = 96;
+    o.hints = true;
+    BOOST_TEST(enough_loads(run(o, 250)));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(pinned_prefixes_are_found_until_they_are_unpinned) {
+  for (const Layout& layout :
+       {Layout{{full(16)}, 16, 16, 1}, Layout{{full(16), sliding(16, 48)}, 16, 16, 1},
+        Layout{{full(64), state(64)}, 16, 64, 1}}) {
+    for (const bool lazy : {false, true}) {
+      WorldOptions o;
+      o.layout = layout;
+      o.slots = layout.groups.size() > 1 ? 24 : 12;
+      o.device_blocks = 96;
+      o.failures = false;
+      o.lazy = lazy;
+      o.hints = true;
+      std::uint64_t pins = 0;
+      BOOST_TEST(enough_loads(run(o, 250, &pins)));
+      BOOST_TEST((only_seed() || pins > 20));
+    }
+  }
 }
 
 BOOST_AUTO_TEST_CASE(lazy_full_attention) {
