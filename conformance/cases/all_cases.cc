@@ -9,8 +9,8 @@ std::span<const Case> all_cases() {
     std::vector<Case> some;
     for (const auto family :
          {negotiation_cases, open_cases, host_cases, growth_cases, request_cases, rank_join_cases,
-          load_cases, layer_cases, store_cases, completion_cases, point_cases, query_cases,
-          rank_cases, memory_cases, hostile_cases, data_cases, random_cases}) {
+          load_cases, layer_cases, hint_cases, store_cases, completion_cases, point_cases,
+          query_cases, rank_cases, memory_cases, hostile_cases, data_cases, random_cases}) {
       const std::span<const Case> cases = family();
       some.insert(some.end(), cases.begin(), cases.end());
     }

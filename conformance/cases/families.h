@@ -14,6 +14,7 @@ std::span<const Case> request_cases();
 std::span<const Case> rank_join_cases();
 std::span<const Case> load_cases();
 std::span<const Case> layer_cases();
+std::span<const Case> hint_cases();
 std::span<const Case> store_cases();
 std::span<const Case> completion_cases();
 std::span<const Case> point_cases();

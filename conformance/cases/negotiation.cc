@@ -1,4 +1,5 @@
 // The entry function, describe and extension: what a loader calls before anything else.
+#include <kvc/kvc_hints.h>
 #include <kvc/kvc_layerwise.h>
 #include <kvc/kvc_retention.h>
 #include <kvc/kvc_util.h>
@@ -116,7 +117,8 @@ void unknown_extensions(Context& c) {
   c.expect(c.api().extension({nullptr, 0}) == nullptr, "KVC-P-024", "no id at all is a table");
   c.expect(c.api().extension({nullptr, 12}) == nullptr, "KVC-P-024",
            "12 bytes without data are a table");
-  for (const char* id : {KVC_LAYERWISE_EXTENSION, KVC_RETENTION_EXTENSION, KVC_TEST_EXTENSION}) {
+  for (const char* id : {KVC_HINTS_EXTENSION, KVC_LAYERWISE_EXTENSION, KVC_RETENTION_EXTENSION,
+                         KVC_TEST_EXTENSION}) {
     const void* const first = c.api().extension(kvc_text_of(id));
     c.expect(first == c.api().extension(kvc_text_of(id)), "KVC-P-024",
              "two calls for {} gave two tables", id);
