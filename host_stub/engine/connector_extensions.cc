@@ -1,5 +1,6 @@
 // What the engine asks of a connector's extensions.
 #include <algorithm>
+#include <string>
 
 #include <fmt/format.h>
 #include <kvc/kvc_util.h>
@@ -21,6 +22,64 @@ void ConnectorLink::find_extensions(const EngineOptions& options) {
   if (layerwise_ == nullptr) {
     log_line(KVC_LOG_WARN, fmt::format("connector {} has no {}: loads are waited for",
                                        connector_.path, KVC_LAYERWISE_EXTENSION));
+  }
+  find_hints(options);
+}
+
+void ConnectorLink::find_hints(const EngineOptions& options) {
+  hint_options_ = options.hints;
+  if (!options.hints.any()) return;
+  const auto* table =
+      static_cast<const kvc_hints_api*>(connector_.api.extension(kvc_text_of(KVC_HINTS_EXTENSION)));
+  if (table != nullptr && KVC_CAN(table, kvc_hints_api, hint) &&
+      KVC_CAN(table, kvc_hints_api, pin) && KVC_CAN(table, kvc_hints_api, unpin)) {
+    hints_ = table;
+  } else {
+    log_line(KVC_LOG_WARN, fmt::format("connector {} has no {}: nothing is said of requests",
+                                       connector_.path, KVC_HINTS_EXTENSION));
+  }
+}
+
+void ConnectorLink::hint(std::uint64_t request, const KeyView& keys) {
+  const HintOptions& o = hint_options_;
+  if (!alive() || hints_ == nullptr || (request - 1) % o.every != 0) return;
+  if (o.priority != 0 || o.ttl_ns != 0) {
+    kvc_hint_in in{};
+    in.struct_size = sizeof in;
+    in.request = request;
+    in.priority = o.priority;
+    in.ttl_ns = o.ttl_ns;
+    const kvc_status s = note("hint", hints_->hint(sched_, &in));
+    if (s < 0) {
+      fail(fmt::format("hint of request {} with priority {} answered {}: {}", request, o.priority,
+                       host::Said{s}, last_error()));
+    }
+  }
+  if (o.pin_tokens != 0) pin(request, keys);
+}
+
+void ConnectorLink::pin(std::uint64_t request, const KeyView& keys) {
+  const std::uint64_t units = hint_options_.pin_tokens / hash_unit_;
+  if (!alive() || units == 0 || keys.count < units || pins_refused_) return;
+  const auto* last = reinterpret_cast<const char*>(keys.at(units - 1));
+  const std::string key(last, keys.key_bytes);
+  if (pinned_.count(key) != 0) return;
+  kvc_pin_in in{};
+  in.struct_size = sizeof in;
+  in.request = request;
+  in.tokens = units * hash_unit_;
+  kvc_pin_out out{};
+  out.struct_size = sizeof out;
+  const kvc_status s = note("pin", hints_->pin(sched_, &in, &out));
+  if (s == KVC_E_FULL) {
+    pins_refused_ = true;
+    log_line(KVC_LOG_INFO, fmt::format("no more pins: {}", last_error()));
+  } else if (s < 0) {
+    fail(fmt::format("pin of request {} answered {}: {}", request, host::Said{s}, last_error()));
+  } else if (out.pin != 0 && out.tokens == in.tokens) {
+    pinned_.insert(key);
+  } else if (out.pin != 0) {  // not all of it is stored yet
+    note("unpin", hints_->unpin(sched_, out.pin));
   }
 }
 

@@ -297,6 +297,8 @@ bool ConnectorLink::end(const kvc_end_in& in, kvc_end_out* out) {
 
 kvc_status ConnectorLink::reset(std::uint64_t flags) {
   if (!alive()) return KVC_OK;
+  pinned_.clear();
+  pins_refused_ = false;
   return note("reset", connector_.api.reset(sched_, flags));
 }
 

@@ -6,11 +6,13 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
 
 #include <kvc/kvc.h>
+#include <kvc/kvc_hints.h>
 #include <kvc/kvc_layerwise.h>
 #include <kvc/kvc_retention.h>
 
@@ -18,6 +20,7 @@
 #include "host_stub/engine/rank_memory.h"
 #include "host_stub/loader/loader.h"
 #include "plugin/coordinator/geometry.h"
+#include "plugin/coordinator/keys.h"
 #include "plugin/core/result.h"
 
 namespace kvc::host {
@@ -103,6 +106,9 @@ class ConnectorLink {
   bool retained(std::uint64_t request, std::uint64_t begin, std::vector<std::uint64_t>& boundaries);
   void pump(std::uint32_t budget);
 
+  // kvc.hints/1, behind begin of a request with these keys: what the options say of it. A prefix is
+  // pinned at the first request that finds all of it stored, and stays so.
+  void hint(std::uint64_t request, const KeyView& keys);
   // kvc.layerwise/1: the request may run in the step of its load's plan.
   bool in_step(std::uint64_t request, kvc_job job);
 
@@ -140,6 +146,7 @@ class ConnectorLink {
   explicit ConnectorLink(const LoadedConnector& connector, const Parts& parts);
   Status open_handles(const Parts& parts);
   void find_extensions(const EngineOptions& options);
+  void find_hints(const EngineOptions& options);
   Status register_ranks(const Parts& parts);
   void fill_open(const Parts& parts, kvc_open& open, std::vector<kvc_group>& groups) const;
   [[nodiscard]] std::string refusal(const char* what, kvc_status status,
@@ -151,6 +158,7 @@ class ConnectorLink {
   bool hand_over(bool loads, const kvc_plan& plan, std::uint32_t rank, const kvc_fence& fence);
   bool submit_all(bool loads, const kvc_plan& plan);
   kvc_status layer_fence(std::uint32_t rank, std::uint64_t layer, kvc_fence* out);
+  void pin(std::uint64_t request, const KeyView& keys);
   [[nodiscard]] kvc_boundary_stats read_boundary_stats() const;
   [[nodiscard]] std::vector<StatValue> read_stats() const;
   [[nodiscard]] std::string rank_error(std::uint32_t rank) const;
@@ -178,6 +186,10 @@ class ConnectorLink {
   kvc_sched* sched_ = nullptr;
   const kvc_retention_api* retention_ = nullptr;  // NULL: absent
   const kvc_layerwise_api* layerwise_ = nullptr;  // NULL: absent, or not wanted
+  const kvc_hints_api* hints_ = nullptr;          // the same
+  HintOptions hint_options_;
+  std::set<std::string> pinned_;  // last keys of pinned prefixes
+  bool pins_refused_ = false;     // for want of room; said once
   std::vector<kvc_rank*> ranks_;
   std::vector<bool> poisoned_;  // ranks that answered KVC_E_INTERNAL: nothing but close and queries
   std::vector<Counter> counters_;

@@ -241,6 +241,7 @@ Result<RequestId> Engine::Body::submit(const RequestSpec& spec, std::vector<Toke
     begin.load_limit_tokens = spec.load_limit_tokens;
     begin.store_limit_tokens = spec.store_limit_tokens;
     r.tracked = link->begin(begin);
+    if (r.tracked) link->hint(r.id, r.keys.view());
   }
   live.emplace(r.id, request);
   waiting.push_back(request);

@@ -52,6 +52,16 @@ struct EngineHooks {
   std::function<std::uint64_t()> now_ns;
 };
 
+// What a connector with kvc.hints/1 is told of requests 1, every + 1, 2 every + 1, ...
+// (kvc_hints.h).
+struct HintOptions {
+  std::int32_t priority = 0;
+  std::uint64_t ttl_ns = 0;      // 0: none
+  std::uint64_t pin_tokens = 0;  // the first so many are pinned once they are stored; 0: none
+  std::uint64_t every = 1;       // >= 1
+  [[nodiscard]] bool any() const { return priority != 0 || ttl_ns != 0 || pin_tokens != 0; }
+};
+
 struct EngineOptions {
   config::ModelConfig model;
   std::uint64_t ranks = 0;  // a multiple of the model's context parallel; 0: that size
@@ -80,6 +90,7 @@ struct EngineOptions {
   // Run a request in the step of its load, with a connector that has kvc.layerwise/1: its forward
   // waits for each layer (kvc_layerwise.h).
   bool loads_in_step = false;
+  HintOptions hints;
   bool draft_drop = false;     // KVC_OPEN_DRAFT_DROP
   bool stepped = false;        // KVC_HOST_STEPPED; needs hooks.now_ns
   bool rank_verdicts = false;  // act on load items of ranks (KVC_HOST_RANK_VERDICTS)

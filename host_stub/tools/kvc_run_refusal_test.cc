@@ -81,6 +81,13 @@ BOOST_AUTO_TEST_CASE(numbers_out_of_range_are_refused_with_what_is_allowed) {
   check_refused(with("--ranks", "0"), {"--ranks", "from 1 to"});
   check_refused(with("--steps-in-flight", "0"), {"--steps-in-flight", "from 1 to"});
   check_refused(with("--seed", "-1"), {"--seed"});
+  for (const char* priority : {"3", "-3", "1.5", "", "high"}) {
+    check_refused(with("--hint-priority", priority), {"--hint-priority"});
+  }
+  check_refused(with("--hint-priority", "3"), {"\"3\"", "-2 to 2"});
+  check_refused(with("--hint-ttl", "0"), {"--hint-ttl", "from 1 to"});
+  check_refused(with("--hint-pin-tokens", "0"), {"--hint-pin-tokens", "from 1 to"});
+  check_refused(with("--hint-every", "0"), {"--hint-every", "from 1 to"});
 }
 
 BOOST_AUTO_TEST_CASE(words_that_are_no_choice_are_refused_with_the_choices) {

@@ -102,6 +102,24 @@ BOOST_DATA_TEST_CASE_F(WithConnector, lazy_mode_gives_the_same_outputs_from_what
   check_refused(arguments(name, config), {"--device-cache", "off"}, {"lazy", "prefix cache"});
 }
 
+BOOST_AUTO_TEST_CASE(hints_on_the_command_line_reach_both_connectors) {
+  for (const char* name : {"kvc_simple_cpu", "kvc_offloading"}) {
+    std::vector<std::string> args = arguments("llama", "[host]\nblocks = 200\n");
+    args[1] = library(name);
+    const json run = run_right(args, {"--hint-priority", "-1", "--hint-ttl", "1",
+                                      "--hint-pin-tokens", "64", "--hint-every", "2"});
+    const auto stat = [&](const char* wanted) {
+      return run["stats"].at(wanted).get<std::uint64_t>();
+    };
+    std::uint64_t requests = 0;
+    for (const json& pass : run["passes"]) requests += pass["requests"].get<std::uint64_t>();
+    BOOST_TEST(stat("hints_taken") == requests / 2);
+    BOOST_TEST(stat("ttl_expired_entries") > 0U);
+    BOOST_TEST(stat("pins_open_now") > 0U);
+    BOOST_TEST(stat("pin_blocks_now") == 4 * stat("pins_open_now"));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(host_blocks_on_the_command_line_win_over_the_file) {
   const json small = run_right(arguments("llama", "[host]\nunlimited = true\n"),
                                {"--host-blocks", "8", "--device-cache", "off"});

@@ -88,17 +88,32 @@ BOOST_AUTO_TEST_CASE(the_plot_is_a_picture_and_the_table_names_every_source) {
 BOOST_AUTO_TEST_CASE(help_and_version_are_printed_and_nothing_is_run) {
   const Outcome help = run_program({"--help"});
   BOOST_TEST(help.code == 0);
-  for (const char* option : {"--connector ",   "--connector-config ",
-                             "--model ",       "--trace ",
-                             "--limit ",       "--turns ",
-                             "--passes ",      "--device-blocks ",
-                             "--host-blocks ", "--device-cache ",
-                             "--max-running ", "--token-budget ",
-                             "--reserve ",     "--retention ",
-                             "--ranks ",       "--steps-in-flight ",
-                             "--seed ",        "--json ",
-                             "--plot ",        "--print-config",
-                             "--version",      "Examples:"}) {
+  for (const char* option : {"--connector ",
+                             "--connector-config ",
+                             "--model ",
+                             "--trace ",
+                             "--limit ",
+                             "--turns ",
+                             "--passes ",
+                             "--device-blocks ",
+                             "--host-blocks ",
+                             "--device-cache ",
+                             "--max-running ",
+                             "--token-budget ",
+                             "--reserve ",
+                             "--retention ",
+                             "--hint-priority ",
+                             "--hint-ttl ",
+                             "--hint-pin-tokens ",
+                             "--hint-every ",
+                             "--ranks ",
+                             "--steps-in-flight ",
+                             "--seed ",
+                             "--json ",
+                             "--plot ",
+                             "--print-config",
+                             "--version",
+                             "Examples:"}) {
     BOOST_TEST(help.out.find(option) != std::string::npos, "no " << option);
   }
   const Outcome version = run_program({"--version"});

@@ -63,6 +63,8 @@ EngineOptions engine_options(const RunOptions& options, const RunInputs& inputs)
   e.ask_retention = options.ask_retention;
   e.layers = std::max<std::uint64_t>(options.layerwise, 1);
   e.loads_in_step = options.layerwise != 0;
+  e.hints = {options.hint_priority, options.hint_ttl_ms * 1'000'000, options.hint_pin_tokens,
+             options.hint_every};
   e.max_running = options.max_running;
   e.token_budget = options.token_budget;
   e.steps_in_flight = options.steps_in_flight;

@@ -103,6 +103,32 @@ void add_device(CLI::App& app, RunOptions& o) {
              [&o](std::uint64_t v) { o.device_seed = v; });
 }
 
+void add_hints(CLI::App& app, RunOptions& o) {
+  app.add_option_function<std::string>(
+         "--hint-priority",
+         [&o](const std::string& text) {
+           const bool negative = text.size() == 2 && text[0] == '-';
+           const char digit = text.empty() ? 'x' : text.back();
+           if ((text.size() != 1 && !negative) || digit < '0' || digit > '2') {
+             throw CLI::ValidationError("--hint-priority",
+                                        fmt::format("\"{}\" is not allowed; -2 to 2 is", text));
+           }
+           o.hint_priority = (digit - '0') * (negative ? -1 : 1);
+         },
+         "Priority of hinted requests' blocks: lower ones leave the host pool first "
+         "(kvc.hints/1) [0]")
+      ->type_name("-2..2");
+  add_number(app, "--hint-ttl",
+             "Milliseconds after their last use from which blocks of hinted requests leave the "
+             "host pool before all others",
+             {1, 1'000'000'000}, [&o](std::uint64_t v) { o.hint_ttl_ms = v; });
+  add_number(app, "--hint-pin-tokens",
+             "Pin the first N tokens of hinted requests once they are stored: they do not leave",
+             {1, count_max}, [&o](std::uint64_t v) { o.hint_pin_tokens = v; });
+  add_number(app, "--hint-every", "Requests 1, N + 1, 2 N + 1, ... are hinted ones [1]",
+             {1, count_max}, [&o](std::uint64_t v) { o.hint_every = v; });
+}
+
 void add_reports(CLI::App& app, RunOptions& o) {
   add_output(app, "--json", "Write the report, schema kvc.run/1", "OUT.json", o.json);
   add_output(app, "--plot", "Write a picture of tokens by source and pool occupancy", "OUT.svg",
@@ -173,6 +199,7 @@ void add_options(CLI::App& app, RunOptions& o) {
              fmt::format("Seconds without any progress after which the connector is given up [{}]",
                          o.patience_s),
              {1, 86'400}, [&o](std::uint64_t v) { o.patience_s = v; });
+  add_hints(app, o);
   add_device(app, o);
   add_reports(app, o);
   app.add_flag(

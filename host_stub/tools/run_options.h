@@ -25,6 +25,10 @@ struct RunOptions {
   bool reserve = true;
   bool ask_retention = true;
   std::uint64_t layerwise = 0;  // layers; 0: one, and loads are waited for
+  std::int32_t hint_priority = 0;
+  std::uint64_t hint_ttl_ms = 0;      // 0: none
+  std::uint64_t hint_pin_tokens = 0;  // 0: none
+  std::uint64_t hint_every = 1;
   std::uint64_t max_running = 16;
   std::uint64_t token_budget = 8192;
   std::optional<std::uint64_t> ranks;  // absent: the model's context parallel size
