@@ -11,6 +11,7 @@
 #include "config/parsed.h"
 #include "conformance/validate/replay.h"
 #include "host_stub/loader/loader.h"
+#include "host_stub/tools/program_files.h"
 
 namespace kvc::validate {
 namespace {
@@ -93,7 +94,8 @@ int main_checked(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    return kvc::validate::main_checked(argc, argv);
+    const int code = kvc::validate::main_checked(argc, argv);
+    return kvc::host::with_stdout_written("kvc-replay-calls", code, 2);
   } catch (const std::exception& e) {
     return kvc::validate::refuse(e.what());
   }

@@ -35,6 +35,14 @@ std::uint64_t chained(std::uint64_t before, std::string_view piece) {
 
 Status wrong(const std::string& why) { return {Code::arg, "the recording " + why}; }
 
+// Of one with an end mark.
+Status wrong_size(std::size_t bytes, std::size_t right) {
+  if (bytes > right)
+    return wrong(fmt::format("ends at byte {}, and {} bytes more are there", right, bytes - right));
+  return wrong(
+      fmt::format("is cut off: {} of its last {} bytes are missing", right - bytes, end_bytes));
+}
+
 }  // namespace
 
 Recorder::Recorder(const std::string& path) : path_(path), file_(std::fopen(path.c_str(), "wb")) {
@@ -154,7 +162,10 @@ Result<Recording> Recording::parse(std::string bytes, Cut cut) {
       }
       return wrong(fmt::format("is cut off, or wrong, at byte {}", at));
     }
-    if (n == 0) break;
+    if (n == 0) {
+      if (all.size() < at + end_bytes && cut == Cut::allowed) r.cut_at_ = at;
+      break;
+    }
     const std::string_view record = all.substr(at, prefix.size() + n);
     if (!record.starts_with(prefix)) return wrong(fmt::format("has a wrong length at byte {}", at));
     hash = chained(hash, record);
@@ -182,13 +193,10 @@ Result<Recording> Recording::parse(std::string bytes, Cut cut) {
     at += record.size();
   }
   const auto in_order = [](const auto& a, const auto& b) { return a.head.call < b.head.call; };
-  if (r.cut_at_ != 0) {
-    std::stable_sort(r.calls_.begin(), r.calls_.end(), in_order);
-    return r;
-  }
-  if (all.size() != at + end_bytes) return wrong(fmt::format("does not end at byte {}", at));
-  if (get_fixed(all.data() + at + 1, sizeof hash) != hash) return wrong("has a wrong checksum");
   std::stable_sort(r.calls_.begin(), r.calls_.end(), in_order);
+  if (r.cut_at_ != 0) return r;
+  if (all.size() != at + end_bytes) return wrong_size(all.size(), at + end_bytes);
+  if (get_fixed(all.data() + at + 1, sizeof hash) != hash) return wrong("has a wrong checksum");
   return r;
 }
 

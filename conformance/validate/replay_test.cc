@@ -183,6 +183,23 @@ BOOST_AUTO_TEST_CASE(a_recording_without_its_end_is_replayed_on_request) {
   BOOST_TEST(same.out.find(" calls, the same answers\n") != std::string::npos, same.out);
 }
 
+BOOST_AUTO_TEST_CASE(a_recording_without_a_part_of_its_checksum_is_replayed_on_request) {
+  std::ifstream in(corpus, std::ios::binary);
+  const std::string bytes(std::istreambuf_iterator<char>(in), {});
+  const std::string file = options(bytes.substr(0, bytes.size() - 3));
+  const Outcome same = replay({file, library("kvc_simple_cpu"), "--cut"});
+  BOOST_TEST(same.code == 0, same.out << same.err);
+  BOOST_TEST(same.out == "1224 calls, the same answers\n");
+  const Outcome refused = replay({file, library("kvc_simple_cpu")});
+  BOOST_TEST(refused.code == 2, refused.out << refused.err);
+  BOOST_TEST(refused.err.find("3 of its last 9 bytes are missing") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(a_stdout_that_is_full_is_no_success) {
+  BOOST_TEST(wrong_at_a_full_stdout({corpus, library("kvc_simple_cpu")}, "kvc-replay-calls", 2) ==
+             "");
+}
+
 // The connector reads as many bytes of keys as the scheduler was opened with.
 BOOST_AUTO_TEST_CASE(a_rank_with_shorter_keys_does_not_shorten_those_of_requests) {
   const auto connector = host::load_connector(library("kvc_simple_cpu"));
