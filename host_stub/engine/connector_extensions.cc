@@ -17,13 +17,13 @@ void ConnectorLink::find_extensions(const EngineOptions& options) {
   if (extension != nullptr && KVC_CAN(extension, kvc_retention_api, boundaries)) {
     retention_ = extension;
   }
+  find_hints(options);
   if (!options.loads_in_step) return;
   layerwise_ = layerwise_table(connector_);
   if (layerwise_ == nullptr) {
     log_line(KVC_LOG_WARN, fmt::format("connector {} has no {}: loads are waited for",
                                        connector_.path, KVC_LAYERWISE_EXTENSION));
   }
-  find_hints(options);
 }
 
 void ConnectorLink::find_hints(const EngineOptions& options) {

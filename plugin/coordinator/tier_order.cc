@@ -278,9 +278,11 @@ SlotId Order::victim_of(RunId id, RunId store_run, bool& declined) {
 // beside runs of that class, which have a time to live, the one that was used longer ago goes.
 SlotId Order::victim_by_policy(RunId id, RunId store_run, const Newcomer& newcomer,
                                bool& declined) {
-  if (linked_ == in_front_ + in_strands_ || (id != no_run && class_of(id) < class_normal))
+  const bool none_ranked = linked_ == in_front_ + in_strands_;
+  if (id != no_run && (none_ranked || class_of(id) < class_normal))
     return victim_of(id, store_run, declined);
-  if (outranks(class_normal, store_run, declined)) return no_slot;
+  // Where nobody may go the policy still parks whom it meets, as it does without hints.
+  if (!none_ranked && outranks(class_normal, store_run, declined)) return no_slot;
   // What is worth more than all that it ranks is no matter of the policy's.
   const bool above = store_run != no_run && class_of(store_run) > class_normal;
   const SlotId slot = policy_->victim(store_run, above ? Newcomer{} : newcomer, declined);
