@@ -148,6 +148,14 @@ BOOST_AUTO_TEST_CASE(a_layer_that_is_told_no_connector_or_a_wrong_one_refuses_wi
   refused("[layer]\nnxt = \"a\"\n", "nxt");
   refused("layer.next = \"a.so\"\n", "[layer]");
   const std::string next = "[layer]\nnext = \"" + library("kvc_simple_cpu") + "\"\n";
+  // The connector or the recording would be overwritten.
+  const auto copy = folder / "connector.so";
+  boost::filesystem::copy_file(library("kvc_simple_cpu"), copy);
+  const std::string of_copy = "[layer]\nnext = \"" + copy.string() + "\"\n";
+  refused(of_copy + "findings = \"" + copy.string() + "\"\n", "both name");
+  BOOST_TEST(boost::filesystem::file_size(copy) != 0U);
+  const std::string out = (folder / "out").string();
+  refused(next + "findings = \"" + out + "\"\nrecord = \"" + out + "\"\n", "both name");
   refused(next + "findings = \"/nowhere/f\"\n", "/nowhere/f: No such file");
   refused(next + "record = \"/nowhere/r\"\n", "/nowhere/r: No such file");
   const Environment set("/nowhere/lib.so", "", false);

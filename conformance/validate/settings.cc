@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "config/layer_table.h"
+#include "host_stub/tools/program_files.h"
 
 namespace kvc::validate {
 namespace {
@@ -40,6 +41,11 @@ Result<LayerText> split_layer_table(std::string_view toml, const Settings& from_
   if (t.record) text.settings.record = *t.record;
   if (t.findings) text.settings.findings = *t.findings;
   if (t.guard) text.settings.guard = *t.guard;
+  const Settings& s = text.settings;
+  const auto twice = host::file_named_twice({{"layer.record (KVC_LAYER_RECORD)", s.record},
+                                             {"layer.findings (KVC_LAYER_FINDINGS)", s.findings}},
+                                            {{"layer.next (KVC_LAYER_NEXT)", s.next}});
+  if (twice) return Status{Code::arg, *twice};
   return text;
 }
 

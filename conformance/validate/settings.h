@@ -26,7 +26,8 @@ struct LayerText {
 
 // Takes the [layer] table out of a connector's TOML: its lines become empty, so that the lines of
 // all others keep their numbers. What the table says wins over `from_environment`. A text that is
-// no TOML is not the layer's to refuse: it passes unchanged. Errors: arg, naming key and value.
+// no TOML is not the layer's to refuse: it passes unchanged. Errors: arg, naming key and value; a
+// file to be written that is the other one, or the connector.
 Result<LayerText> split_layer_table(std::string_view toml, const Settings& from_environment);
 
 }  // namespace kvc::validate
