@@ -1,5 +1,6 @@
 #include "config/model_config.h"
 
+#include <algorithm>
 #include <array>
 #include <numeric>
 #include <optional>
@@ -37,7 +38,7 @@ GroupConfig read_group(TomlTable& table, std::uint64_t context_parallel) {
   const auto kind = table.word("kind", {"full", "sliding", "chunked", "state", "other"});
   if (!kind) table.refuse("kind", "missing; one of full, sliding, chunked, state, other");
   g.kind = static_cast<GroupKind>(*kind);
-  g.name = table.text("name").value_or(kind_names[*kind]);
+  g.name = table.text("name").value_or("");
   g.origin = table.text("origin").value_or("");
   const auto block = table.integer("tokens_per_block", 1, block_tokens_largest);
   if (!block) {
@@ -75,6 +76,29 @@ void check_group(const TomlTable& table, const GroupConfig& g, std::uint64_t con
   }
   if (g.kind == GroupKind::chunked) {
     table.refuse("kind", ranks + ": chunked attention needs context_parallel = 1 (R-106)");
+  }
+}
+
+// Reports, statistics and errors name groups: every name once.
+void settle_names(const std::vector<TomlTable>& tables, std::vector<GroupConfig>& groups) {
+  const auto first_of = [&](const std::string& name) {
+    return static_cast<std::size_t>(
+        std::find_if(groups.begin(), groups.end(),
+                     [&](const GroupConfig& g) { return g.name == name; }) -
+        groups.begin());
+  };
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    const std::string& name = groups[i].name;
+    const std::size_t first = first_of(name);
+    if (name.empty() || first == i) continue;
+    tables[i].refuse("name", "every group needs a name of its own; it is " +
+                                 tables[first].where("name") + ", too");
+  }
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    if (!groups[i].name.empty()) continue;
+    std::string name = kind_names[static_cast<std::size_t>(groups[i].kind)];
+    while (first_of(name) != groups.size()) name += "-" + number(i);
+    groups[i].name = name;
   }
 }
 
@@ -179,6 +203,7 @@ ModelConfig read_model(std::string_view text, std::string_view file) {
     m.groups.push_back(read_group(table, m.context_parallel));
     check_group(table, m.groups.back(), m.context_parallel);
   }
+  settle_names(tables, m.groups);
   m.scheduler_block_tokens = scheduler_block ? *scheduler_block : lcm_of_spans(model, m);
   m.hash_unit_tokens = hash_unit ? *hash_unit : default_hash_unit(m);
   check_layout(model, tables, m);

@@ -1,6 +1,7 @@
 #include "config/model_config.h"
 
 #include <boost/test/unit_test.hpp>
+#include <string>
 #include <vector>
 
 namespace {
@@ -43,6 +44,26 @@ std::string group(const std::string& kind, int block, const std::string& more = 
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(model_config)
+
+BOOST_AUTO_TEST_CASE(two_groups_of_one_name_are_refused_with_both_lines) {
+  const std::string a = "name = \"a\"\n";
+  check_has(bad(head + group("full", 16, a) + group("state", 16) + group("full", 16, a)),
+            {"m.toml:13:8: group[2].name = \"a\"", "group[0].name at line 6, too"});
+}
+
+BOOST_AUTO_TEST_CASE(groups_without_a_name_get_one_that_no_other_has) {
+  const std::string text = head + group("full", 16) + group("state", 16) + group("full", 16) +
+                           group("full", 16, "name = \"full-2\"\n");
+  const auto names_of = [](const ModelConfig& m) {
+    std::vector<std::string> names;
+    for (const auto& g : m.groups) names.push_back(g.name);
+    return names;
+  };
+  const std::vector<std::string> names{"full", "state", "full-2-2", "full-2"};
+  const ModelConfig m = good(text);
+  BOOST_TEST(names_of(m) == names, boost::test_tools::per_element());
+  BOOST_TEST(names_of(good(effective_toml(m))) == names, boost::test_tools::per_element());
+}
 
 BOOST_AUTO_TEST_CASE(the_five_examples_have_the_geometry_their_comments_state) {
   struct Expected {

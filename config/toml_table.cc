@@ -168,6 +168,12 @@ void TomlTable::refuse(std::string_view key, const std::string& why) const {
   throw Refused{place(node->source()) + full_name(key) + " = " + shown(*node) + ": " + why};
 }
 
+std::string TomlTable::where(std::string_view key) const {
+  const toml::node* node = table_.get(key);
+  const std::uint32_t line = (node == nullptr ? table_ : *node).source().begin.line;
+  return full_name(key) + (line == 0 ? std::string() : " at line " + std::to_string(line));
+}
+
 std::optional<std::uint64_t> TomlTable::integer(std::string_view key, std::uint64_t min,
                                                 std::uint64_t max) {
   const toml::node* node = find(key);

@@ -71,6 +71,9 @@ class TomlTable {
   void refuse_unknown_keys() const;
   // Throws Refused at the place of `key` (of the table if it is absent): "key = value: why".
   [[noreturn]] void refuse(std::string_view key, const std::string& why) const;
+  // Where `key` stands (the table if it is absent), for texts about another one: "host.blocks at
+  // line 4".
+  [[nodiscard]] std::string where(std::string_view key) const;
 
  private:
   const toml::node* find(std::string_view key);
