@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <sstream>
+#include <string>
 
+#include "config/toml_edit.h"
 #include "config/toml_table.h"
 
 namespace kvc::config {
@@ -218,39 +220,21 @@ Parsed<std::string> without_disk(std::string_view text, std::string_view file) {
   });
 }
 
-namespace {
-
-// The text with what `change` does to its table `name`, which is made if there is none.
-template <class Change>
-Parsed<std::string> with_table(std::string_view text, std::string_view file, const char* name,
-                               Change&& change) {
-  return without_exceptions<std::string>(file, [&] {
-    toml::table document = parse_document(text, file);
-    TomlTable root(document, "", file);
-    static_cast<void>(root.table(name));  // refuses what is no table
-    toml::node* node = document.get(name);
-    if (node == nullptr) node = &document.insert(name, toml::table{}).first->second;
-    change(*node->as_table());
-    std::ostringstream out;
-    out << document << "\n";
-    return out.str();
-  });
-}
-
-}  // namespace
-
 Parsed<std::string> with_host_blocks(std::string_view text, std::string_view file,
                                      std::uint64_t blocks) {
-  return with_table(text, file, "host", [&](toml::table& table) {
-    table.insert_or_assign("blocks", static_cast<std::int64_t>(blocks & INT64_MAX));
-    table.insert_or_assign("unlimited", false);
+  return without_exceptions<std::string>(file, [&] {
+    const std::string sized =
+        with_value(text, file, "host", "blocks", std::to_string(blocks & INT64_MAX));
+    const toml::table document = parse_document(sized, file);
+    return document["host"]["unlimited"] ? with_value(sized, file, "host", "unlimited", "false")
+                                         : sized;
   });
 }
 
 Parsed<std::string> with_cuda_driver(std::string_view text, std::string_view file,
                                      std::string_view driver) {
-  return with_table(text, file, "cuda",
-                    [&](toml::table& table) { table.insert_or_assign("driver", driver); });
+  return without_exceptions<std::string>(
+      file, [&] { return with_value(text, file, "cuda", "driver", toml_quoted(driver)); });
 }
 
 }  // namespace kvc::config

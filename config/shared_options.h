@@ -105,9 +105,10 @@ void read_shared_connector(TomlTable& table, SharedOptions& options);
 // The table [disk] with its name.
 [[nodiscard]] std::string shared_disk_toml(const SharedOptions& options);
 
-// `text` with [host] blocks = `blocks` and unlimited = false, everything else kept (comments are
-// lost); the text may belong to any connector. For programs that override the pool size from their
-// command line. Errors: not TOML, host is no table.
+// `text` with [host] blocks = `blocks` and, where unlimited is given, unlimited = false; all other
+// lines stay as they are, and where they are if that is possible (config/toml_edit.h), so that
+// errors of whoever reads it name lines of the file. The text may belong to any connector. For
+// programs that override the pool size from their command line. Errors: not TOML, host is no table.
 Parsed<std::string> with_host_blocks(std::string_view text, std::string_view file,
                                      std::uint64_t blocks);
 // The same with [cuda] driver = `driver`. Errors: not TOML, cuda is no table.

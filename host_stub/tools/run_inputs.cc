@@ -27,7 +27,7 @@ Result<std::string> read_connector_text(const RunOptions& options, const std::st
     if (!file.ok()) return arg(file.error());
     text = std::move(file.value());
   }
-  // Checked before the pool size is put in: that rewrites the text, and lines would be wrong.
+  // Checked before values of the command line are put in: what is wrong in the file is named first.
   if (config::knows_connector(name)) {
     const auto checked = config::effective_options(name, text, path);
     if (!checked.ok()) return arg(checked.error());
