@@ -42,9 +42,30 @@ void warn_of_unused(const toml::table& document, std::vector<std::string>& warni
   }
 }
 
-void warn_of_disk(const SharedOptions& o, std::vector<std::string>& warnings) {
+// All of [disk] is about the folders that `paths` names.
+void warn_of_keys_without_paths(const toml::table& document, std::vector<std::string>& warnings) {
+  const toml::table* const disk = document["disk"].as_table();
+  if (disk == nullptr) return;
+  for (const auto& [key, value] : *disk) {
+    static_cast<void>(value);
+    if (key.str() == "paths") continue;
+    warnings.push_back(fmt::format(
+        "disk.{} is not used: disk.paths names no folder, so there is no disk tier", key.str()));
+  }
+}
+
+void warn_of_disk(const toml::table& document, const SharedOptions& o,
+                  std::vector<std::string>& warnings) {
   const DiskOptions& d = o.disk;
-  if (d.paths.empty()) return;
+  if (d.paths.empty()) {
+    warn_of_keys_without_paths(document, warnings);
+    return;
+  }
+  if (d.store == DiskStoreWhen::on_eviction && o.host_unlimited) {
+    warnings.push_back(
+        "disk.store = \"on_eviction\" with host.unlimited = true: nothing leaves the host pool, so "
+        "nothing is written to disk");
+  }
   if (!d.checksum) {
     warnings.push_back("disk.checksum = false: what comes back from disk is not verified");
   }
@@ -88,9 +109,10 @@ Parsed<ConnectorFile> with_options(const Parsed<Options>& options, std::string_v
   ConnectorFile out;
   out.effective = effective_toml(options.value());
   out.blocks_per_chunk = chunk_of(options.value());
+  out.disk = options.value().disk;
   const toml::table document = parse_document(text, file);  // it did parse
   warn_of_unused(document, out.warnings);
-  warn_of_disk(options.value(), out.warnings);
+  warn_of_disk(document, options.value(), out.warnings);
   warn_of_times(options.value().load_deadline_ms, options.value().store_deadline_ms, out.warnings);
   return out;
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "config/parsed.h"
+#include "config/shared_options.h"
 
 namespace kvc::config {
 
@@ -13,6 +14,7 @@ struct ConnectorFile {
   std::string kind;     // "simple_cpu" or "offloading"
   std::string options;  // the text without the table [layer], for the connector
   std::uint32_t blocks_per_chunk = 1;
+  DiskOptions disk;
   std::string effective;              // all values, defaults included, as TOML
   std::vector<std::string> warnings;  // one line each: legal, and hardly what was meant
 };

@@ -1,6 +1,9 @@
 #include "config/connector_file.h"
 
 #include <boost/test/unit_test.hpp>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "config/simple_cpu_options.h"
 
@@ -109,6 +112,33 @@ BOOST_AUTO_TEST_CASE(values_that_others_make_void_are_warned_of) {
   BOOST_TEST(one_with(warnings_of(disk + "checksum = false\n"), "disk.checksum"));
   BOOST_TEST(one_with(warnings_of(disk + "bytes = \"1GiB\"\n"), "disk.bytes"));
   BOOST_TEST(one_with(warnings_of(disk + "read_deadline_ms = 30001\n"), "disk.read_deadline_ms"));
+  const std::string grows = "[host]\nunlimited = true\n" + disk;
+  BOOST_TEST(one_with(warnings_of(grows + "store = \"on_eviction\"\n"), "disk.store"));
+  BOOST_TEST(warnings_of(grows + "store = \"write_through\"\n").empty());
+}
+
+BOOST_AUTO_TEST_CASE(every_value_of_a_disk_tier_without_folders_is_warned_of) {
+  for (const std::string folders : {"", "paths = []\n"}) {
+    BOOST_TEST(warnings_of("[disk]\n" + folders).empty());
+    for (const auto& [key, value] : {std::pair<std::string, std::string>("bytes", "\"1GiB\""),
+                                     {"store", "\"on_eviction\""},
+                                     {"open_blocks", "8"},
+                                     {"read_deadline_ms", "5"},
+                                     {"write_deadline_ms", "5"},
+                                     {"io", "\"threads\""},
+                                     {"direct", "false"},
+                                     {"sync", "true"},
+                                     {"checksum", "false"}}) {
+      BOOST_TEST(one_with(warnings_of("[disk]\n" + folders + key + " = " + value + "\n"),
+                          "disk." + key + " is not used: disk.paths names no folder"));
+    }
+  }
+  const auto file = parse_connector_file(
+      "[connector]\nkind = \"offloading\"\n[disk]\npaths = [\"/a\", \"/b\"]\nbytes = \"9GiB\"\n",
+      "c.toml");
+  BOOST_REQUIRE(file.ok());
+  BOOST_TEST(file.value().disk.paths.size() == 2U);
+  BOOST_TEST(file.value().disk.bytes == std::uint64_t{9} << 30U);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
