@@ -9,13 +9,22 @@
 #include <algorithm>
 #include <atomic>
 #include <charconv>
+#include <condition_variable>
+#include <deque>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <system_error>
 #include <thread>
+#include <utility>
+#include <vector>
 
 namespace kvc::host {
 namespace {
+
+// Those beyond wait for one to end: of a client that says nothing, as long as the patience lasts.
+constexpr std::size_t connections_most = 512;
 
 // Ends every connection of the port that is open here. The library waits for its workers when it
 // stops, and a worker for its client: one that sends a byte now and then would keep it for ever.
@@ -30,6 +39,63 @@ void cut_connections(std::uint16_t port) {
     if (own.sin_family == AF_INET && ntohs(own.sin_port) == port) ::shutdown(fd, SHUT_RDWR);
   }
 }
+
+// Threads as connections need them. A connection has its thread until it ends, also while its
+// client is idle: with a fixed few, as many idle clients would keep a scrape waiting until the
+// patience with one of them is over.
+//
+// Threads:    any.
+// Owns:       its threads, until shutdown().
+// Invariants: at most `most` threads; only then, or if the system gives none, a connection waits.
+class Workers final : public httplib::TaskQueue {
+ public:
+  explicit Workers(std::size_t most) : most_(most) {}
+  void enqueue(std::function<void()> job) override {
+    const std::lock_guard lock(mutex_);
+    jobs_.push_back(std::move(job));
+    if (jobs_.size() > idle_ && threads_.size() < most_) start();
+    some_.notify_one();
+  }
+  void shutdown() override {
+    {
+      const std::lock_guard lock(mutex_);
+      over_ = true;
+    }
+    some_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+ private:
+  void start() {
+    try {
+      threads_.emplace_back([this] { work(); });
+    } catch (const std::system_error&) {
+      // A thread that is there takes the job, or one that the next connection gets.
+    }
+  }
+  void work() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      ++idle_;
+      some_.wait(lock, [this] { return over_ || !jobs_.empty(); });
+      --idle_;
+      if (jobs_.empty()) return;
+      const std::function<void()> job = std::move(jobs_.front());
+      jobs_.pop_front();
+      lock.unlock();
+      job();
+      lock.lock();
+    }
+  }
+
+  const std::size_t most_;
+  std::mutex mutex_;
+  std::condition_variable some_;
+  std::deque<std::function<void()>> jobs_;
+  std::vector<std::thread> threads_;
+  std::size_t idle_ = 0;  // threads that wait for a job
+  bool over_ = false;
+};
 
 }  // namespace
 
@@ -90,8 +156,11 @@ Result<std::unique_ptr<MetricsServer>> MetricsServer::open(std::uint16_t port,
     out.set_content(answer.body, answer.status == 200 ? "application/json" : "text/plain");
   });
   b->server.set_read_timeout(patience);
+  b->server.new_task_queue = [] { return new Workers(connections_most); };
   // Without SO_REUSEPORT, the library's default, by which two runs would share a port.
-  b->server.set_socket_options([](socket_t socket) {
+  int listening = -1;
+  b->server.set_socket_options([&listening](socket_t socket) {
+    listening = socket;
     const int yes = 1;
     ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   });
@@ -102,6 +171,10 @@ Result<std::unique_ptr<MetricsServer>> MetricsServer::open(std::uint16_t port,
   if (bound <= 0) {
     return Status{Code::arg, fmt::format("--metrics-port: {} cannot be bound on {}", port, here)};
   }
+  // The library's queue of 5 makes a burst of clients wait for the next try of their systems, which
+  // is a second later.
+  static_cast<void>(::listen(listening, connections_most));
+  b->server.set_socket_options(nullptr);
   b->port = static_cast<std::uint16_t>(bound);
   b->thread = std::thread([b] {
     b->server.listen_after_bind();

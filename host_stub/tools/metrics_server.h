@@ -14,8 +14,9 @@ namespace kvc::host {
 //
 // Threads:    publish from one; requests come on the server's own.
 // Owns:       the socket and the threads, until it is destroyed.
-// Invariants: a request never waits for the engine, and the engine never for a request; what
-//             clients have not got when the server is destroyed is cut off.
+// Invariants: a request never waits for the engine, and the engine never for a request, and a
+//             request for another client only where 512 are connected; what clients have not got
+//             when the server is destroyed is cut off.
 class MetricsServer {
  public:
   // `port` 0: any free one. `patience`: how long a client may send nothing. Code::arg naming the

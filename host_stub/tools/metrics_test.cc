@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <boost/test/unit_test.hpp>
+#include <string>
+#include <vector>
 
 #include "host_stub/tools/exposition_test.h"
 #include "host_stub/tools/metrics_server.h"
@@ -173,25 +175,53 @@ BOOST_AUTO_TEST_CASE(a_server_that_nobody_asked_ends_at_once) {
   for (int i = 0; i < 20; ++i) BOOST_TEST(MetricsServer::open(0).ok());
 }
 
-BOOST_AUTO_TEST_CASE(a_client_that_never_ends_its_request_does_not_keep_the_server) {
+// Connected, and what it sent is no whole request. -1: not connected.
+int begun_request(std::uint16_t port) {
   const int client = ::socket(AF_INET, SOCK_STREAM, 0);
-  BOOST_REQUIRE(client >= 0);
+  sockaddr_in there{};
+  there.sin_family = AF_INET;
+  there.sin_port = htons(port);
+  there.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const std::string begun = "GET /metrics HTTP/1.1\r\nA: ";
+  if (client < 0 || ::connect(client, reinterpret_cast<sockaddr*>(&there), sizeof there) != 0 ||
+      ::send(client, begun.data(), begun.size(), MSG_NOSIGNAL) <= 0) {
+    return -1;
+  }
+  return client;
+}
+
+BOOST_AUTO_TEST_CASE(a_client_that_never_ends_its_request_does_not_keep_the_server) {
+  int client = -1;
   {
     auto server = MetricsServer::open(0, std::chrono::hours(24));
     BOOST_REQUIRE(server.ok());
-    sockaddr_in there{};
-    there.sin_family = AF_INET;
-    there.sin_port = htons(server.value()->port());
-    there.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    BOOST_REQUIRE(::connect(client, reinterpret_cast<sockaddr*>(&there), sizeof there) == 0);
-    const std::string begun = "GET /metrics HTTP/1.1\r\nA: ";
-    BOOST_REQUIRE(::send(client, begun.data(), begun.size(), MSG_NOSIGNAL) > 0);
+    client = begun_request(server.value()->port());
+    BOOST_REQUIRE(client >= 0);
     // Another request is answered meanwhile, so a worker has the first.
     BOOST_TEST(httplib::Client("127.0.0.1", server.value()->port()).Get("/metrics")->status == 200);
   }
   char byte = 0;
   BOOST_TEST(::recv(client, &byte, 1, 0) <= 0);
   ::close(client);
+}
+
+// Each of them has the server's patience of a day: whoever waited for one would not be answered.
+BOOST_AUTO_TEST_CASE(a_scrape_waits_for_no_idle_connection) {
+  auto server = MetricsServer::open(0, std::chrono::hours(24));
+  BOOST_REQUIRE(server.ok());
+  std::vector<int> idle(64);
+  for (int& client : idle) {
+    client = begun_request(server.value()->port());
+    BOOST_REQUIRE(client >= 0);
+  }
+  for (int i = 0; i < 8; ++i) {
+    httplib::Client scrape("127.0.0.1", server.value()->port());
+    scrape.set_read_timeout(20);
+    const auto got = scrape.Get("/metrics");
+    BOOST_REQUIRE_MESSAGE(got, "not answered");
+    BOOST_TEST(got->status == 200);
+  }
+  for (const int client : idle) ::close(client);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
