@@ -93,6 +93,21 @@ void SizeSimulator::use(SlotId slot, const KeyView& keys, RunId run) {
   ++counts_.events;
 }
 
+std::uint64_t SizeSimulator::use_path(GroupId chain, RunId run) {
+  const GroupHit& met = hit_.groups[chain];
+  held_.resize(hit_.tokens.n / geometry_.block_tokens(chain).n);
+  if (held_.empty()) return 0;
+  KVC_CHECK(met.brief ? met.whole == held_.size() : met.count() >= held_.size());
+  SlotId slot = met.brief ? met.deepest : met.slots[held_.size() - 1];
+  for (std::size_t p = held_.size(); p > 0; --p) {
+    held_[p - 1] = slot;
+    slot = index_.supports_of(slot).first;
+  }
+  for (const SlotId held : held_) index_.touch(held, run);
+  counts_.events += held_.size();
+  return held_.size();
+}
+
 void SizeSimulator::store_all(const SizeRequest& request, const KeyView& keys, RunId run) {
   for (const GroupId g : positions_) store_positions(g, keys, run);
   if (states_.empty() && tails_.empty()) return;
@@ -105,9 +120,10 @@ void SizeSimulator::store_positions(GroupId group, const KeyView& keys, RunId ru
   const Tokens block = geometry_.block_tokens(group);
   const Tokens h = geometry_.hash_unit();
   const std::uint64_t count = keys.count * h.n / block.n;
-  for (std::uint64_t p = 0; p < std::min(ahead, count); ++p)
+  const std::uint64_t held = geometry_.chain() == group ? use_path(group, run) : 0;
+  for (std::uint64_t p = held; p < std::min(held + ahead, count); ++p)
     index_.expect_find(group, block_key(keys, block * (p + 1), h));
-  for (std::uint64_t p = 0; p < count; ++p) {
+  for (std::uint64_t p = held; p < count; ++p) {
     if (p + ahead < count) index_.expect_find(group, block_key(keys, block * (p + ahead + 1), h));
     SlotId slot = no_slot;
     const Offer answer = offer(group, block * (p + 1), keys, run, slot);

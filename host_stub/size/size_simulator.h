@@ -64,6 +64,9 @@ class SizeSimulator final : private TierSink {
                 TierIndex index);
   enum class Offer : std::uint8_t { held, stored, refused };
   void use_hit(const KeyView& keys, RunId run);
+  // Offers the chain's whole blocks of the hit, which are there, and held by the deepest one, that
+  // use_hit met. Returns how many there are.
+  std::uint64_t use_path(GroupId chain, RunId run);
   void store_all(const SizeRequest& request, const KeyView& keys, RunId run);
   void store_positions(GroupId group, const KeyView& keys, RunId run);
   // Ascending, none twice.
@@ -87,6 +90,7 @@ class SizeSimulator final : private TierSink {
   std::vector<GroupId> states_;  // handed off at boundaries
   std::vector<SlotId> free_;
   std::vector<SlotId> reserved_;
+  std::vector<SlotId> held_;  // by position
   std::vector<Tokens> boundaries_;
   StatePlan plan_;
   PrefixTags tags_;

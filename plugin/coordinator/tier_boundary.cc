@@ -141,11 +141,13 @@ void BoundaryPolicy::note_end(Notes& notes, Tokens end) const {
   if (notes.count < notes_ends) notes.ends[notes.count++] = static_cast<std::uint32_t>(end.n);
 }
 
-void BoundaryPolicy::expose(const Mark& mark, std::uint32_t where) {
-  if (!mark.has(Mark::sampled_bit)) return;
-  Samples::Sample& sample = samples_.at(where);
-  survival_.expose(infos_[mark.list].cls, sample.accounted - mark.stamp, now_ - mark.stamp);
+void BoundaryPolicy::expose(Samples::Sample& sample) {
+  survival_.expose(infos_[sample.list].cls, sample.accounted - sample.stamp, now_ - sample.stamp);
   sample.accounted = now_;
+}
+
+void BoundaryPolicy::expose(const Mark& mark, std::uint32_t where) {
+  if (mark.has(Mark::sampled_bit)) expose(samples_.at(where));
 }
 
 void BoundaryPolicy::end_sample(const Mark& mark, std::uint32_t where) {
@@ -168,19 +170,20 @@ void BoundaryPolicy::forget_ghost(GhostId ghost) {
 
 void BoundaryPolicy::renew(const Found& found, std::uint16_t list, std::uint32_t stamp,
                            std::uint32_t uses) {
-  const auto set = [&](Mark& mark) {
+  const auto set = [&](Mark& mark, std::uint32_t where) {
     mark.stamp = stamp;
     mark.touches = static_cast<std::uint8_t>(uses);
+    if (mark.has(Mark::sampled_bit)) samples_.at(where).renew(stamp, list);
   };
   if (found.slot == no_slot) {
     Mark& mark = ghosts_[found.ghost].mark;
-    set(mark);
+    set(mark, found.ghost | Samples::ghost_bit);
     mark.list = list;
     return ghosts_.make_youngest(found.ghost);
   }
   const Tokens end{ctx_.records[found.slot].end};
   for (const SlotId slot : members(ctx_.records.key(found.slot), end)) {
-    set(marks_[slot]);
+    set(marks_[slot], slot);
     move_young(slot, list);
   }
 }
@@ -418,11 +421,7 @@ bool BoundaryPolicy::maintain() {
   const std::uint32_t period = now_ < early ? refresh_every_early : refresh_every;
   if (now_ - refreshed_ < period) return false;
   refreshed_ = now_;
-  for (const Samples::Sample& sample : samples_.all()) {
-    const bool ghost = (sample.where & Samples::ghost_bit) != 0;
-    expose(ghost ? ghosts_[sample.where & ~Samples::ghost_bit].mark : marks_[sample.where],
-           sample.where);
-  }
+  for (Samples::Sample& sample : samples_.all()) expose(sample);
   survival_.refresh();
   rekey_all();
   return true;
@@ -511,6 +510,8 @@ Status BoundaryPolicy::verify() const {
     if (m.stamp > now_ || m.list >= infos_.size() || (m.list == blocks) != is_chain(slot))
       return {Code::internal, fmt::format("slot {} is in no list of its kind", slot)};
     sampled += m.has(Mark::sampled_bit) ? 1 : 0;
+    if (!samples_.agrees(m, slot))
+      return {Code::internal, fmt::format("slot {} has a wrong sample", slot)};
     if (m.list == blocks) continue;
     std::uint32_t together = 0;
     for (GroupId g = 0; g < groups_max; ++g) {
@@ -528,8 +529,12 @@ Status BoundaryPolicy::verify() const {
     if (m.list == leftovers && together == members_wanted(Tokens{r.end}))
       return {Code::internal, fmt::format("slot {} is left over by a whole boundary", slot)};
   }
-  for (GhostId g = ghosts_.oldest(); g != no_ghost; g = ghosts_[g].younger - 1)
-    sampled += ghosts_[g].mark.has(Mark::sampled_bit) ? 1 : 0;
+  for (GhostId g = ghosts_.oldest(); g != no_ghost; g = ghosts_[g].younger - 1) {
+    const Mark& m = ghosts_[g].mark;
+    sampled += m.has(Mark::sampled_bit) ? 1 : 0;
+    if (!samples_.agrees(m, g | Samples::ghost_bit))
+      return {Code::internal, fmt::format("ghost {} has a wrong sample", g)};
+  }
   if (sampled != samples_.size())
     return {Code::internal, fmt::format("{} boundaries are sampled, {} samples are kept", sampled,
                                         samples_.size())};

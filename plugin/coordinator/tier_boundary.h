@@ -119,6 +119,7 @@ class BoundaryPolicy final : public Policy {
   }
   [[nodiscard]] bool worth_more(std::uint16_t least, const Newcomer& newcomer, Notes* notes);
 
+  void expose(Samples::Sample& sample);
   void expose(const Mark& mark, std::uint32_t where);
   void end_sample(const Mark& mark, std::uint32_t where);
   GhostId add_ghost(std::uint64_t tag, const Mark& mark);

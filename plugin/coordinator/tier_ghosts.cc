@@ -27,32 +27,25 @@ GhostId Ghosts::insert(std::uint64_t tag, const Mark& mark) {
   } else {
     id = used_++;
   }
-  ghosts_[id] = {tag, mark, 0, 0};
+  std::uint32_t& first = table_[home(tag)];
+  ghosts_[id] = {tag, mark, 0, 0, first, 0};
+  first = id + 1;
   link_youngest(id);
-  std::uint64_t p = home(tag);
-  while (table_[p] != 0) p = after(p);
-  table_[p] = word_of(tag, id);
   ++size_;
   return id;
 }
 
 void Ghosts::erase(GhostId id) {
-  std::uint64_t gap = place(ghosts_[id].tag);
-  KVC_CHECK(table_[gap] != 0 && id_at(table_[gap]) == id);
+  std::uint32_t* link = &table_[home(ghosts_[id].tag)];
+  while (*link != id + 1) {
+    KVC_CHECK(*link != 0);
+    link = &ghosts_[*link - 1].chained;
+  }
+  *link = ghosts_[id].chained;
   unlink(id);
-  ghosts_[id] = {0, {}, 0, free_};
+  ghosts_[id] = {0, {}, 0, free_, 0, 0};
   free_ = id + 1;
   --size_;
-  table_[gap] = 0;
-  // What was pushed behind the gap moves up.
-  for (std::uint64_t p = after(gap); table_[p] != 0; p = after(p)) {
-    const std::uint64_t wanted = home(table_[p]);
-    const bool between = gap <= p ? gap < wanted && wanted <= p : gap < wanted || wanted <= p;
-    if (between) continue;
-    table_[gap] = table_[p];
-    table_[p] = 0;
-    gap = p;
-  }
 }
 
 void Ghosts::make_youngest(GhostId id) {

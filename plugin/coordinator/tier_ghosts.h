@@ -13,7 +13,8 @@ using GhostId = std::uint32_t;
 inline constexpr GhostId no_ghost = UINT32_MAX;
 
 // Threads:    one user.
-// Owns:       the ghosts, oldest to youngest, and their table.
+// Owns:       the ghosts, oldest to youngest, and their table: ghosts with one place of it are a
+//             chain, so that nothing is moved when one of them goes.
 // Invariants: at most `capacity` ghosts, of different tags. Two keys with one tag are one ghost. No
 //             heap after make().
 class Ghosts {
@@ -23,7 +24,10 @@ class Ghosts {
     Mark mark;
     std::uint32_t older;  // id + 1
     std::uint32_t younger;
+    std::uint32_t chained;  // id + 1 of the next one in its place
+    std::uint32_t unused;
   };
+  static_assert(sizeof(Ghost) == 32);
 
   // False: no memory. Requires capacity > 0.
   [[nodiscard]] bool make(std::uint64_t capacity) {
@@ -33,14 +37,14 @@ class Ghosts {
   }
 
   [[nodiscard]] GhostId find(std::uint64_t tag) const {
-    const std::uint64_t word = table_[place(tag)];
-    return word == 0 ? no_ghost : id_at(word);
+    std::uint32_t at = table_[home(tag)];
+    while (at != 0 && ghosts_[at - 1].tag != tag) at = ghosts_[at - 1].chained;
+    return at - 1;
   }
   // find of the tag comes soon: fetches its place of the table; and, once that is there, the ghost.
   void expect_find(std::uint64_t tag) const { prefetch(&table_[home(tag)]); }
   void expect_found(std::uint64_t tag) const {
-    if (const std::uint64_t word = table_[home(tag)]; word != 0)
-      prefetch_write(&ghosts_[id_at(word)]);
+    if (const std::uint32_t at = table_[home(tag)]; at != 0) prefetch_write(&ghosts_[at - 1]);
   }
   // The oldest ghost will be erased. Requires size() > 0.
   void expect_erase_oldest() const {
@@ -54,7 +58,7 @@ class Ghosts {
   [[nodiscard]] std::uint64_t capacity() const { return capacity_; }
   [[nodiscard]] GhostId oldest() const { return oldest_ - 1; }
   [[nodiscard]] std::uint64_t bytes() const {
-    return used_ * sizeof(Ghost) + places_ * sizeof(std::uint64_t);
+    return used_ * sizeof(Ghost) + places_ * sizeof(std::uint32_t);
   }
 
   // A new youngest ghost. Requires: the tag is absent, size() < capacity().
@@ -69,22 +73,11 @@ class Ghosts {
   [[nodiscard]] std::uint64_t home(std::uint64_t tag) const {
     return ((tag >> 32U) * places_) >> 32U;
   }
-  [[nodiscard]] std::uint64_t after(std::uint64_t p) const { return p + 1 == places_ ? 0 : p + 1; }
-  [[nodiscard]] static GhostId id_at(std::uint64_t word) { return static_cast<GhostId>(word) - 1; }
-  [[nodiscard]] static std::uint64_t word_of(std::uint64_t tag, GhostId id) {
-    return (tag & 0xffffffff00000000U) | (id + 1U);
-  }
-  [[nodiscard]] std::uint64_t place(std::uint64_t tag) const {
-    std::uint64_t p = home(tag);
-    for (; table_[p] != 0; p = after(p))
-      if ((table_[p] ^ tag) >> 32U == 0 && ghosts_[id_at(table_[p])].tag == tag) break;
-    return p;
-  }
   void link_youngest(GhostId id);
   void unlink(GhostId id);
 
   SlabArray<Ghost> ghosts_;
-  SlabArray<std::uint64_t> table_;  // high half of the tag, id + 1
+  SlabArray<std::uint32_t> table_;  // id + 1 of the first one in each place
   std::uint64_t capacity_ = 0;
   std::uint64_t places_ = 0;
   std::uint64_t size_ = 0;

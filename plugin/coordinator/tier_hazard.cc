@@ -83,6 +83,7 @@ void HazardPolicy::visit_back(std::span<const SlotId> path, const Visit& visit) 
     if (i > ahead) expect_ghost(path, i - 1 - ahead);
     visit(i - 1);
   }
+  move_queued();
 }
 
 void HazardPolicy::classify(RunMark& run, const Known& known, std::uint64_t blocks,
@@ -100,7 +101,7 @@ void HazardPolicy::classify(RunMark& run, const Known& known, std::uint64_t bloc
   }
 }
 
-ClassId HazardPolicy::class_of(const RunMark& run, std::uint32_t out, std::uint32_t touches,
+ClassId HazardPolicy::class_of(const RunMark& run, std::uint32_t out, std::uint8_t touches,
                                std::uint32_t part) {
   const ClassCode code{run.kind, out, touch_level(touches), run.fresh, part};
   return survival_.id_of(code.packed());
@@ -119,31 +120,30 @@ std::uint64_t HazardPolicy::tag_of_entry(GroupId group, Tokens end, const std::b
   return mixed == 0 ? 1 : mixed;
 }
 
-void HazardPolicy::expose(const Mark& mark, Samples::Sample& sample) {
-  survival_.expose(mark.list, sample.accounted - mark.stamp, now_ - mark.stamp);
+void HazardPolicy::expose(Samples::Sample& sample) {
+  survival_.expose(sample.list, sample.accounted - sample.stamp, now_ - sample.stamp);
   sample.accounted = now_;
-}
-
-void HazardPolicy::expose_sampled(const Mark& mark, std::uint32_t where) {
-  if (mark.has(Mark::sampled_bit)) expose(mark, samples_.at(where));
 }
 
 void HazardPolicy::end_sample(const Mark& mark, std::uint32_t where) {
   if (!mark.has(Mark::sampled_bit)) return;
-  expose_sampled(mark, where);
+  expose(samples_.at(where));
   samples_.end(where);
 }
 
 ClassId HazardPolicy::use(Mark& mark, std::uint32_t where, const RunMark& run, std::uint32_t part) {
+  mark.touches =
+      static_cast<std::uint8_t>(std::min<std::uint32_t>(mark.touches + 1U, touches_most));
+  const std::uint32_t stamp = stamp_of(run);
+  const ClassId id = class_of(run, ClassCode::running, mark.touches, part);
   if (mark.has(Mark::sampled_bit)) {
     Samples::Sample& sample = samples_.at(where);
     survival_.hit(mark.list, sample.accounted - mark.stamp, now_ - mark.stamp);
     sample.accounted = now_;
+    sample.renew(stamp, id);
   }
-  mark.touches =
-      static_cast<std::uint8_t>(std::min<std::uint32_t>(mark.touches + 1U, touches_most));
-  mark.stamp = stamp_of(run);
-  return class_of(run, ClassCode::running, mark.touches, part);
+  mark.stamp = stamp;
+  return id;
 }
 
 GhostId HazardPolicy::add_ghost(std::uint64_t tag, const Mark& mark) {
@@ -193,7 +193,7 @@ void HazardPolicy::begin(RunId run_id, const KeyView& keys, Tokens prompt) {
     Mark& mark = marks_[slot];
     const ClassId id = use(mark, slot, run, part_prompt);
     if (last) mark.set(Mark::end_bit, true);
-    move_young(slot, id);
+    queue_young(slot, id);
   });
 }
 
@@ -210,12 +210,16 @@ void HazardPolicy::settle(std::uint64_t tag, SlotId slot, const RunMark& run, st
   if (mark == nullptr) return;
   if (last) mark->set(Mark::end_bit, true);
   if (mark->stamp != run.request) return;
-  expose_sampled(*mark, where);
   const ClassId id = class_of(run, out, mark->touches, part);
+  if (mark->has(Mark::sampled_bit)) {
+    Samples::Sample& sample = samples_.at(where);
+    expose(sample);
+    sample.renew(mark->stamp, id);
+  }
   if (slot == no_slot) {
     mark->list = id;
   } else {
-    move_young(slot, id);
+    queue_young(slot, id);
   }
 }
 
@@ -223,7 +227,7 @@ void HazardPolicy::end(RunId run_id, const KeyView& keys, Tokens answer) {
   const RunMark& run = runs_[run_id];
   if (run.request == 0) return;
   const std::uint64_t count = blocks_of(keys, Tokens{UINT64_MAX});
-  const std::span<const SlotId> path = find_path(keys, count);
+  const std::span<const SlotId> path = find_path(keys, count, run.last1 - 1);
   find_tags(keys, path);
   const std::uint32_t out = out_level(answer.n);
   visit_back(path, [&](std::uint64_t position) {
@@ -234,7 +238,8 @@ void HazardPolicy::end(RunId run_id, const KeyView& keys, Tokens answer) {
 
 void HazardPolicy::reserved(SlotId slot, RunId run_id) {
   const Record& r = ctx_.records[slot];
-  const RunMark& run = runs_[run_id];
+  RunMark& run = runs_[run_id];
+  run.last1 = slot + 1;
   const bool of_chain = is_chain(slot);
   const std::uint64_t tag = tag_of_entry(r.group(), Tokens{r.end}, ctx_.records.key(slot));
   const std::uint32_t part = part_of(of_chain, Tokens{r.end}, run);
@@ -253,7 +258,8 @@ void HazardPolicy::reserved(SlotId slot, RunId run_id) {
 }
 
 void HazardPolicy::touched(SlotId slot, RunId run_id) {
-  const RunMark& run = runs_[run_id];
+  RunMark& run = runs_[run_id];
+  run.last1 = slot + 1;
   Mark& mark = marks_[slot];
   if (mark.stamp >= stamp_of(run)) return;
   const Tokens end{ctx_.records[slot].end};
@@ -302,15 +308,7 @@ bool HazardPolicy::maintain() {
   const std::uint32_t period = now_ < early ? refresh_every_early : refresh_every;
   if (now_ - refreshed_ < period) return false;
   refreshed_ = now_;
-  const std::span<Samples::Sample> samples = samples_.all();
-  const auto mark_of = [&](const Samples::Sample& sample) -> const Mark& {
-    const bool ghost = (sample.where & Samples::ghost_bit) != 0;
-    return ghost ? ghosts_[sample.where & ~Samples::ghost_bit].mark : marks_[sample.where];
-  };
-  for (std::size_t i = 0; i < samples.size(); ++i) {
-    if (i + ahead < samples.size()) prefetch(&mark_of(samples[i + ahead]));
-    expose(mark_of(samples[i]), samples[i]);
-  }
+  for (Samples::Sample& sample : samples_.all()) expose(sample);
   survival_.refresh();
   rekey_all();
   return true;

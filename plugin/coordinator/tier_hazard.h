@@ -17,15 +17,16 @@ class WorthIndex {
   static constexpr float empty = __builtin_inff();
   void make(std::uint32_t classes);
   void set(std::uint32_t id, float worth);
-  [[nodiscard]] float at(std::uint32_t id) const { return worths_[id]; }
+  [[nodiscard]] float at(std::uint32_t id) const;
   // Of the first `classes` the one with the least worth, the lowest id of equals; 0 if there are
   // none.
   [[nodiscard]] std::uint32_t least(std::uint32_t classes) const;
 
  private:
   static constexpr std::uint32_t span = 16;
-  std::vector<float> worths_;
-  std::vector<float> minima_;
+  // Worth, then id: one number that sorts by both.
+  std::vector<std::uint64_t> entries_;
+  std::vector<std::uint64_t> minima_;
 };
 
 // Threads:    as Policy.
@@ -55,9 +56,10 @@ class HazardPolicy final : public Policy {
   struct RunMark {
     std::uint32_t request;
     std::uint32_t prompt;  // tokens of whole blocks
+    std::uint32_t last1;   // the entry that it stored or used last, + 1; 0: none
     std::uint8_t kind;
     std::uint8_t fresh;
-    std::uint8_t unused[6];
+    std::uint8_t unused[2];
   };
   struct Known {
     std::uint64_t blocks = 0;  // leading ones that are here or ghosts
@@ -74,11 +76,12 @@ class HazardPolicy final : public Policy {
     if (path[position] == no_slot) ghosts_.expect_found(tags_[position]);
   }
   [[nodiscard]] Known known_part(std::span<const SlotId> path);
-  // All positions from the last to the first, with what their use or settle reads fetched ahead.
+  // All positions from the last to the first, with what their use or settle reads fetched ahead;
+  // moves what they queue.
   template <class Visit>
   void visit_back(std::span<const SlotId> path, const Visit& visit);
   void classify(RunMark& run, const Known& known, std::uint64_t blocks, Tokens prompt) const;
-  [[nodiscard]] ClassId class_of(const RunMark& run, std::uint32_t out, std::uint32_t touches,
+  [[nodiscard]] ClassId class_of(const RunMark& run, std::uint32_t out, std::uint8_t touches,
                                  std::uint32_t part);
   // Part of the class of a new entry of the run.
   [[nodiscard]] std::uint32_t part_of(bool of_chain, Tokens end, const RunMark& run) const;
@@ -89,10 +92,10 @@ class HazardPolicy final : public Policy {
   [[nodiscard]] std::uint32_t stamp_of(const RunMark& run) const {
     return run.request != 0 ? run.request : now_;
   }
-  // Gives the class of the mark its waiting time until now.
-  void expose(const Mark& mark, Samples::Sample& sample);
-  void expose_sampled(const Mark& mark, std::uint32_t where);
-  // A further use, by the run's request: all of the mark but its class, which is returned.
+  // Gives the class of the sample its waiting time until now.
+  void expose(Samples::Sample& sample);
+  // A further use, by the run's request: all of the mark but its class, which is returned, to be
+  // set now.
   [[nodiscard]] ClassId use(Mark& mark, std::uint32_t where, const RunMark& run,
                             std::uint32_t part);
   void use_ghost(std::uint64_t tag, const RunMark& run, bool last);

@@ -2,38 +2,56 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "plugin/coordinator/tier_hazard.h"
 
 namespace kvc::tier {
 
+namespace {
+
+// Floats in the order of numbers.
+constexpr std::uint32_t sign = 1U << 31U;
+std::uint64_t ordered(float worth, std::uint32_t id) {
+  const auto bits = std::bit_cast<std::uint32_t>(worth);
+  return std::uint64_t{(bits & sign) != 0 ? ~bits : bits | sign} << 32U | id;
+}
+
+}  // namespace
+
 void WorthIndex::make(std::uint32_t classes) {
   const std::uint32_t spans = (classes + span - 1) / span;
-  worths_.assign(std::size_t{spans} * span, empty);
-  minima_.assign(spans, empty);
+  entries_.resize(std::size_t{spans} * span);
+  for (std::uint32_t id = 0; id < entries_.size(); ++id) entries_[id] = ordered(empty, id);
+  minima_.resize(spans);
+  for (std::uint32_t s = 0; s < spans; ++s) minima_[s] = entries_[std::size_t{s} * span];
+}
+
+float WorthIndex::at(std::uint32_t id) const {
+  const auto high = static_cast<std::uint32_t>(entries_[id] >> 32U);
+  return std::bit_cast<float>((high & sign) != 0 ? high ^ sign : ~high);
 }
 
 void WorthIndex::set(std::uint32_t id, float worth) {
   const std::uint32_t s = id / span;
-  const float before = worths_[id];
-  worths_[id] = worth;
-  if (worth <= minima_[s]) minima_[s] = worth;
-  if (worth <= minima_[s] || before > minima_[s]) return;
-  const float* first = worths_.data() + std::size_t{s} * span;
-  float least = first[0];
-  for (std::uint32_t i = 1; i < span; ++i) least = first[i] < least ? first[i] : least;
+  const std::uint64_t entry = ordered(worth, id);
+  const bool was_least = entries_[id] == minima_[s];
+  entries_[id] = entry;
+  minima_[s] = std::min(minima_[s], entry);
+  if (!was_least || minima_[s] == entry) return;
+  const std::uint64_t* first = entries_.data() + std::size_t{s} * span;
+  std::uint64_t least = first[0];
+  for (std::uint32_t i = 1; i < span; ++i) least = std::min(least, first[i]);
   minima_[s] = least;
 }
 
+// Without a branch that depends on worths: nobody can foretell them.
 std::uint32_t WorthIndex::least(std::uint32_t classes) const {
   const std::uint32_t spans = (classes + span - 1) / span;
-  std::uint32_t best = 0;
-  for (std::uint32_t s = 1; s < spans; ++s)
-    if (minima_[s] < minima_[best]) best = s;
-  std::uint32_t id = best * span;
-  while (worths_[id] != minima_[best]) ++id;
-  return id;
+  std::uint64_t least = minima_[0];
+  for (std::uint32_t s = 1; s < spans; ++s) least = std::min(least, minima_[s]);
+  return static_cast<std::uint32_t>(least);
 }
 
 PolicyNumbers HazardPolicy::numbers() const {
@@ -78,9 +96,15 @@ Status HazardPolicy::verify() const {
     if (m.stamp > now_ || m.list >= survival_.used())
       return {Code::internal, fmt::format("slot {} was touched in the future", slot)};
     sampled += m.has(Mark::sampled_bit) ? 1 : 0;
+    if (!samples_.agrees(m, slot))
+      return {Code::internal, fmt::format("slot {} has a wrong sample", slot)};
   }
-  for (GhostId g = ghosts_.oldest(); g != no_ghost; g = ghosts_[g].younger - 1)
-    sampled += ghosts_[g].mark.has(Mark::sampled_bit) ? 1 : 0;
+  for (GhostId g = ghosts_.oldest(); g != no_ghost; g = ghosts_[g].younger - 1) {
+    const Mark& m = ghosts_[g].mark;
+    sampled += m.has(Mark::sampled_bit) ? 1 : 0;
+    if (!samples_.agrees(m, g | Samples::ghost_bit))
+      return {Code::internal, fmt::format("ghost {} has a wrong sample", g)};
+  }
   if (sampled != samples_.size())
     return {Code::internal,
             fmt::format("{} entries are sampled, {} samples are kept", sampled, samples_.size())};

@@ -34,39 +34,42 @@ bool Policy::make() {
   return marks_.size_for(ctx_.slots);
 }
 
-void Policy::link_young(const Mark& m, Record& r, SlotId slot) {
-  List& list = lists_[m.list];
-  r.prev = list.young + 1;
-  r.next = 0;
-  if (list.young != no_slot) {
-    ctx_.records[list.young].next = slot + 1;
-    list.young = slot;
+void Policy::link_young(std::uint16_t list_id, SlotId first, SlotId last) {
+  List& list = lists_[list_id];
+  ctx_.records[first].prev = list.young + 1;
+  ctx_.records[last].next = 0;
+  const SlotId before = list.young;
+  list.young = last;
+  if (before != no_slot) {
+    ctx_.records[before].next = first + 1;
     return;
   }
-  list.old = list.young = slot;
-  old_end_changed(m.list);
+  list.old = first;
+  old_end_changed(list_id);
 }
 
-void Policy::unlink(const Mark& m, const Record& r) {
-  List& list = lists_[m.list];
-  if (r.next != 0) {
-    ctx_.records[r.next - 1].prev = r.prev;
+void Policy::unlink(std::uint16_t list_id, SlotId first, SlotId last) {
+  List& list = lists_[list_id];
+  const std::uint32_t prev = ctx_.records[first].prev;
+  const std::uint32_t next = ctx_.records[last].next;
+  if (next != 0) {
+    ctx_.records[next - 1].prev = prev;
   } else {
-    list.young = r.prev - 1;
+    list.young = prev - 1;
   }
-  if (r.prev != 0) {
-    ctx_.records[r.prev - 1].next = r.next;
+  if (prev != 0) {
+    ctx_.records[prev - 1].next = next;
     return;
   }
-  list.old = r.next - 1;
-  old_end_changed(m.list);
+  list.old = next - 1;
+  old_end_changed(list_id);
 }
 
 void Policy::push_young(SlotId slot) {
   Mark& m = marks_[slot];
   m.set(Mark::listed_bit, true);
   m.set(Mark::parked_bit, false);
-  link_young(m, ctx_.records[slot], slot);
+  link_young(m.list, slot, slot);
 }
 
 void Policy::push_old(SlotId slot) {
@@ -88,8 +91,8 @@ void Policy::delist(SlotId slot) {
   m.set(Mark::parked_bit, false);
   if (!m.has(Mark::listed_bit)) return;
   m.set(Mark::listed_bit, false);
+  unlink(m.list, slot, slot);
   Record& r = ctx_.records[slot];
-  unlink(m, r);
   r.prev = r.next = 0;
 }
 
@@ -97,13 +100,19 @@ void Policy::move_young(SlotId slot, std::uint16_t list) {
   Mark& m = marks_[slot];
   const bool parked = m.has(Mark::parked_bit);
   const bool listed = m.has(Mark::listed_bit);
-  Record& r = ctx_.records[slot];
-  if (listed) unlink(m, r);
+  if (listed) unlink(m.list, slot, slot);
   m.list = list;
   if (!listed && !parked) return;
   m.set(Mark::listed_bit, true);
   m.set(Mark::parked_bit, false);
-  link_young(m, r, slot);
+  link_young(list, slot, slot);
+}
+
+void Policy::move_queued() {
+  if (queued_.last == no_slot) return;
+  unlink(queued_.from, queued_.first, queued_.last);
+  link_young(queued_.to, queued_.first, queued_.last);
+  queued_.last = no_slot;
 }
 
 SlotId Policy::oldest(std::uint16_t list, RunId store_run) {
@@ -117,11 +126,20 @@ SlotId Policy::oldest(std::uint16_t list, RunId store_run) {
 
 // Blocks are here root first (design 3.1 a): the last one is found by bisection, and each knows the
 // one before it.
-std::span<const SlotId> Policy::find_path(const KeyView& keys, std::uint64_t count) {
+std::span<const SlotId> Policy::find_path(const KeyView& keys, std::uint64_t count, SlotId near) {
   path_.assign(count, no_slot);
   SlotId slot = no_slot;
   std::uint64_t here = 0;
-  for (std::uint64_t absent = count, next = count; here < absent;) {
+  std::uint64_t next = count;
+  if (near != no_slot && is_chain(near) && ctx_.records[near].keyed()) {
+    const std::uint64_t blocks = ctx_.records[near].end / ctx_.block.n;
+    if (blocks <= count && ctx_.records.has_key(near, key_of(keys, blocks - 1))) {
+      slot = near;
+      here = blocks;
+      next = here + 1;
+    }
+  }
+  for (std::uint64_t absent = count; here < absent;) {
     const SlotId found =
         next == 0 ? no_slot : ctx_.records.find(ctx_.chain, key_of(keys, next - 1));
     if (found != no_slot && ctx_.records[found].end == (ctx_.block * next).n) {
@@ -134,11 +152,11 @@ std::span<const SlotId> Policy::find_path(const KeyView& keys, std::uint64_t cou
   }
   for (std::uint64_t i = here; i > 0;) {
     const Record& r = ctx_.records[slot];
-    const auto near = static_cast<std::uint32_t>(std::min<std::uint64_t>(r.stretch(), i - 1));
+    const auto known = static_cast<std::uint32_t>(std::min<std::uint64_t>(r.stretch(), i - 1));
     path_[i - 1] = slot;
-    for (std::uint32_t n = 1; n < near; ++n) path_[i - 1 - n] = r.ancestor(slot, n);
-    i -= std::max(near, 1U);
-    slot = near > 0 ? r.ancestor(slot, near) : r.support - 1;
+    for (std::uint32_t n = 1; n < known; ++n) path_[i - 1 - n] = r.ancestor(slot, n);
+    i -= std::max(known, 1U);
+    slot = known > 0 ? r.ancestor(slot, known) : r.support - 1;
   }
   return path_;
 }

@@ -130,6 +130,23 @@ class Policy {
   // delist, then to the young end of another list; an entry that is neither listed nor parked only
   // changes the name of its list.
   void move_young(SlotId slot, std::uint16_t list);
+  // move_young of many: entries that stand one behind the other in their list, and are named in
+  // that order, move as one piece. All of it holds after move_queued; until then nothing but marks
+  // may be read.
+  void queue_young(SlotId slot, std::uint16_t list) {
+    Mark& m = marks_[slot];
+    if (queued_.last != no_slot && m.list == queued_.from && list == queued_.to &&
+        m.has(Mark::listed_bit) && ctx_.records[queued_.last].next == slot + 1) {
+      m.list = list;
+      queued_.last = slot;
+      return;
+    }
+    move_queued();
+    if (!m.has(Mark::listed_bit)) return move_young(slot, list);
+    queued_ = {slot, slot, m.list, list};
+    m.list = list;
+  }
+  void move_queued();
   // Out of its list until it may go. Requires: listed, blocked.
   void park(SlotId slot) {
     delist(slot);
@@ -149,8 +166,9 @@ class Policy {
     return keys.at((position + 1) * units_per_block_ - 1);
   }
   // The keyed entries of the first `count` blocks of the path, in any state; no_slot for the
-  // others.
-  [[nodiscard]] std::span<const SlotId> find_path(const KeyView& keys, std::uint64_t count);
+  // others. `near`: an entry that may be on it, where the search begins; no_slot: none is known.
+  [[nodiscard]] std::span<const SlotId> find_path(const KeyView& keys, std::uint64_t count,
+                                                  SlotId near = no_slot);
   // Fetches what a move of the entry reads.
   void expect(SlotId slot) const {
     if (slot == no_slot) return;
@@ -174,11 +192,20 @@ class Policy {
   std::vector<List> lists_;
 
  private:
-  // The links of a list, without the bits of the mark.
-  void link_young(const Mark& m, Record& r, SlotId slot);
-  void unlink(const Mark& m, const Record& r);
+  // A piece of a list: of one entry, or of several that stand one behind the other in it.
+  struct Piece {
+    SlotId first = no_slot;
+    SlotId last = no_slot;
+    std::uint16_t from = 0;
+    std::uint16_t to = 0;
+  };
+
+  // The links of a list around a piece, without the bits of the marks.
+  void link_young(std::uint16_t list, SlotId first, SlotId last);
+  void unlink(std::uint16_t list, SlotId first, SlotId last);
   [[nodiscard]] Status verify_slot(SlotId slot) const;
   std::vector<SlotId> path_;
+  Piece queued_;  // for the young end of a list
 };
 
 // Null for lru, which needs none.

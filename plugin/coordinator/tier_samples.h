@@ -1,5 +1,5 @@
-// The sampled entries of a policy that learns: one of so many keys, where it is, and up to when its
-// class has its waiting time.
+// The sampled entries of a policy that learns: one of so many keys, where it is, up to when its
+// class has its waiting time, and what of its mark a walk over all samples needs.
 #pragma once
 #include <cstdint>
 #include <new>
@@ -12,13 +12,23 @@ namespace kvc::tier {
 
 // Threads:    one user.
 // Owns:       its tables. A place is a slot, or with ghost_bit a ghost.
-// Invariants: the places of all samples differ, and are those of the marks with sampled_bit.
+// Invariants: the places of all samples differ, and are those of the marks with sampled_bit, whose
+//             stamp and list the samples have, too: the policy says so when they change.
 class Samples {
  public:
   struct Sample {
     std::uint32_t where;
     std::uint32_t accounted;
+    std::uint32_t stamp;
+    std::uint16_t list;
+    std::uint16_t unused;
+
+    void renew(std::uint32_t new_stamp, std::uint16_t new_list) {
+      stamp = new_stamp;
+      list = new_list;
+    }
   };
+  static_assert(sizeof(Sample) == 16);
   static constexpr std::uint32_t ghost_bit = 1U << 31U;
   static constexpr std::uint32_t wanted = 24'576;
 
@@ -39,7 +49,7 @@ class Samples {
   void start(Mark& mark, std::uint64_t tag, std::uint32_t where, std::uint32_t now) {
     if ((tag & mask_) != 0 || all_.size() == most) return;
     ensure(where);
-    all_.push_back({where, now});
+    all_.push_back({where, now, mark.stamp, mark.list, 0});
     id_at(where) = size();
     mark.set(Mark::sampled_bit, true);
   }
@@ -63,6 +73,12 @@ class Samples {
     all_.clear();
   }
   [[nodiscard]] Sample& at(std::uint32_t where) { return all_[id_at(where) - 1]; }
+  // False: what the sample of the mark has of it is wrong (for tests).
+  [[nodiscard]] bool agrees(const Mark& mark, std::uint32_t where) const {
+    if (!mark.has(Mark::sampled_bit)) return true;
+    const Sample& sample = all_[id_at(where) - 1];
+    return sample.where == where && sample.stamp == mark.stamp && sample.list == mark.list;
+  }
 
   [[nodiscard]] std::vector<Sample>& all() { return all_; }
   [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(all_.size()); }
@@ -77,6 +93,9 @@ class Samples {
   }
   // The place in all_, + 1; 0: none.
   [[nodiscard]] std::uint32_t& id_at(std::uint32_t where) {
+    return (where & ghost_bit) != 0 ? ghosts_[where & ~ghost_bit] : slots_[where];
+  }
+  [[nodiscard]] std::uint32_t id_at(std::uint32_t where) const {
     return (where & ghost_bit) != 0 ? ghosts_[where & ~ghost_bit] : slots_[where];
   }
 

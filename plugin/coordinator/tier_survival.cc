@@ -42,6 +42,10 @@ void Survival::make(float kappa) {
   classes_.reserve(ClassCode::count);
   for (std::uint32_t i = 1; i <= age_buckets; ++i)
     edges_[i] = static_cast<std::uint64_t>(std::lround(std::exp2((i - 1) / 2.0) * fractions));
+  for (std::uint32_t b = 1; b < age_buckets; ++b) {
+    ages_[b] = ages_[b - 1];
+    while (bucket_of_age(ages_[b]) < b) ++ages_[b];
+  }
   pool();
 }
 
@@ -52,18 +56,12 @@ ClassId Survival::add(std::uint32_t code) {
   return id;
 }
 
-// Only its first and last bucket are waited in part.
-void Survival::expose(Counts& counts, std::uint32_t from, std::uint32_t to,
-                      std::uint32_t last) const {
+// Only its first and last bucket, which differ, are waited in part.
+void Survival::expose_buckets(Counts& counts, std::uint32_t from, std::uint32_t to,
+                              std::uint32_t last) const {
   const std::uint32_t first = bucket_of_age(from);
-  const std::uint64_t begin = std::uint64_t{from} * fractions;
-  const std::uint64_t end = std::uint64_t{to} * fractions;
-  if (first == last) {
-    counts.risk[first] += end - begin;
-    return;
-  }
-  counts.risk[first] += edges_[first + 1] - begin;
-  counts.risk[last] += end - edges_[last];
+  counts.risk[first] += edges_[first + 1] - std::uint64_t{from} * fractions;
+  counts.risk[last] += std::uint64_t{to} * fractions - edges_[last];
   ++counts.covered[first + 1];
   --counts.covered[last];
 }

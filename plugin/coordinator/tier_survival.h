@@ -3,6 +3,7 @@
 #pragma once
 #include <array>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -14,13 +15,26 @@ namespace kvc::tier {
 inline constexpr std::uint32_t age_buckets = 32;
 
 // Half octaves of request counts.
-inline std::uint32_t bucket_of_age(std::uint32_t age) {
+constexpr std::uint32_t bucket_of_any_age(std::uint32_t age) {
   if (age == 0) return 0;
   const auto octave = static_cast<std::uint32_t>(std::bit_width(age)) - 1;
   // Whether age >= 2^(octave + 1/2): age^2 >= 2^(2 octave + 1).
   const bool upper = std::uint64_t{age} * age >> (2 * octave + 1U) != 0;
   const std::uint32_t bucket = 1 + 2 * octave + (upper ? 1 : 0);
   return bucket < age_buckets ? bucket : age_buckets - 1;
+}
+
+// f(0), f(1), ... for small numbers, which are looked up.
+template <std::size_t count, class F>
+constexpr std::array<std::uint8_t, count> table_of(F f) {
+  std::array<std::uint8_t, count> table{};
+  for (std::uint32_t i = 0; i < count; ++i) table[i] = static_cast<std::uint8_t>(f(i));
+  return table;
+}
+
+inline std::uint32_t bucket_of_age(std::uint32_t age) {
+  static constexpr auto small = table_of<4096>(bucket_of_any_age);
+  return age < small.size() ? small[age] : bucket_of_any_age(age);
 }
 
 // The features of an entry, packed: what policies.md calls its class.
@@ -45,8 +59,11 @@ struct ClassCode {
   [[nodiscard]] static ClassCode unpack(std::uint32_t code);
 };
 
-inline std::uint32_t touch_level(std::uint32_t touches) {
-  return (touches > 1) + (touches > 2) + (touches > 5) + (touches > 15) + (touches > 63);
+// Of touches as marks count them.
+inline std::uint32_t touch_level(std::uint8_t touches) {
+  static constexpr auto levels = table_of<256>(
+      [](std::uint32_t n) { return (n > 1) + (n > 2) + (n > 5) + (n > 15) + (n > 63); });
+  return levels[touches];
 }
 std::uint32_t new_level(std::uint64_t tokens);
 std::uint32_t out_level(std::uint64_t tokens);
@@ -111,7 +128,16 @@ class Survival {
     std::uint32_t code;
   };
   ClassId add(std::uint32_t code);
-  void expose(Counts& counts, std::uint32_t from, std::uint32_t to, std::uint32_t last) const;
+  // `last`: the bucket of `to`. Most wait inside one bucket.
+  void expose(Counts& counts, std::uint32_t from, std::uint32_t to, std::uint32_t last) const {
+    if (from >= ages_[last]) {
+      counts.risk[last] += std::uint64_t{to - from} * fractions;
+    } else {
+      expose_buckets(counts, from, to, last);
+    }
+  }
+  void expose_buckets(Counts& counts, std::uint32_t from, std::uint32_t to,
+                      std::uint32_t last) const;
   void account(Counts& counts) const;  // covered into risk
   void pool();
   // Counts of the class, for one whose answers still run with those of its siblings.
@@ -122,6 +148,7 @@ class Survival {
   std::array<std::uint16_t, ClassCode::count> ids_{};  // id + 1
   // Where the buckets begin, in fractions.
   std::array<std::uint64_t, age_buckets + 1> edges_{};
+  std::array<std::uint32_t, age_buckets> ages_{};  // the least one in each, or behind it if none is
   Row pooled_{};
   float kappa_ = 1;
   std::uint64_t refreshes_ = 0;
