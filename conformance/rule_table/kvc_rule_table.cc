@@ -3,6 +3,7 @@
 // or of the checks: build/dev/bin/kvc_rule_table, and its output goes between the markers.
 #include <algorithm>
 #include <cstdio>
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -14,6 +15,7 @@
 
 #include "conformance/cases/case.h"
 #include "conformance/rules/rules.h"
+#include "plugin/core/program.h"
 
 namespace {
 
@@ -132,7 +134,7 @@ int print_table(const std::filesystem::path& root) {
 
 int main() {
   try {
-    return print_table(KVC_SOURCE_DIR);
+    return kvc::with_stdout_written("kvc_rule_table", print_table(KVC_SOURCE_DIR), 2);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "%s\n", e.what());
     return 2;

@@ -20,6 +20,7 @@
 #include "host_stub/tools/command_line.h"
 #include "host_stub/tools/output_file.h"
 #include "host_stub/tools/program_files.h"
+#include "plugin/core/program.h"
 
 namespace {
 
@@ -126,7 +127,7 @@ std::optional<int> parse(Arguments& a, int argc, char** argv) {
   add_number(app, "--timeout", a.timeout, 1, "seconds per case (default: the case's own)");
   app.add_option("--json", a.json, "write the report, schema kvc.conform/1");
   app.add_option("--junit", a.junit, "write the report as JUnit XML");
-  app.set_version_flag("--version", "kvc-conform " KVC_CONFORM_VERSION, "print the version");
+  app.set_version_flag("--version", kvc::version_line("kvc-conform"), "print the version");
   app.footer(
       "Exit codes: 0 nothing failed, crashed or timed out; 1 something did; 2 wrong input, nothing "
       "was run.");
@@ -240,7 +241,7 @@ int main_checked(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    return kvc::host::with_stdout_written("kvc-conform", main_checked(argc, argv), wrong_input);
+    return kvc::with_stdout_written("kvc-conform", main_checked(argc, argv), wrong_input);
   } catch (const std::exception& e) {
     return refuse(e.what());
   }

@@ -12,6 +12,7 @@
 #include "conformance/validate/replay.h"
 #include "host_stub/loader/loader.h"
 #include "host_stub/tools/program_files.h"
+#include "plugin/core/program.h"
 
 namespace kvc::validate {
 namespace {
@@ -80,6 +81,7 @@ int main_checked(int argc, char** argv) {
                  "TOML for the connector, in place of the recorded text");
   bool cut = false;
   app.add_flag("--cut", cut, "Also a recording without its end, of a process that was killed");
+  app.set_version_flag("--version", version_line("kvc-replay-calls"));
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
@@ -95,7 +97,7 @@ int main_checked(int argc, char** argv) {
 int main(int argc, char** argv) {
   try {
     const int code = kvc::validate::main_checked(argc, argv);
-    return kvc::host::with_stdout_written("kvc-replay-calls", code, 2);
+    return kvc::with_stdout_written("kvc-replay-calls", code, 2);
   } catch (const std::exception& e) {
     return kvc::validate::refuse(e.what());
   }

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cuda/check/check_device.h"
+#include "plugin/core/program.h"
 
 namespace {
 
@@ -38,7 +39,7 @@ json run(const kvc::check::CheckOptions& options, bool speed, bool& right) {
 int main(int argc, char** argv) {
   CLI::App app(
       "Checks the CUDA copies on this machine and prints a report as JSON. Exit codes: 0 "
-      "right, 1 wrong bytes or order, 2 no device or no driver.",
+      "right, 1 wrong bytes or order, 2 no device, no driver or a report that stdout did not take.",
       "kvc-device-check");
   kvc::check::CheckOptions options;
   std::uint64_t mib = options.bytes >> 20U;
@@ -48,13 +49,18 @@ int main(int argc, char** argv) {
   app.add_option("--mib", mib, "MiB that each measurement moves [256]")->check(CLI::Range(8, 8192));
   app.add_option("--repeats", options.repeats, "Measurements of each row, the best counts [3]")
       ->check(CLI::Range(1, 100));
+  app.set_version_flag("--version", kvc::version_line("kvc-device-check"));
   app.add_flag("--no-speed", no_speed, "Bytes and order only");
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return kvc::with_stdout_written("kvc-device-check", app.exit(e) == 0 ? 0 : 2, 2);
+  }
   options.bytes = mib << 20U;
   try {
     bool right = false;
     fmt::print("{}\n", run(options, !no_speed, right).dump(1));
-    return right ? 0 : 1;
+    return kvc::with_stdout_written("kvc-device-check", right ? 0 : 1, 2);
   } catch (const std::exception& e) {
     fmt::print(stderr, "kvc-device-check: {}\n", e.what());
     return 2;

@@ -16,6 +16,7 @@
 #include "host_stub/tools/command_line.h"
 #include "host_stub/tools/output_file.h"
 #include "host_stub/tools/program_files.h"
+#include "plugin/core/program.h"
 
 namespace kvc::host {
 namespace {
@@ -53,6 +54,8 @@ constexpr std::uint64_t slots_max = 1'000'000'000;
 struct Amount {
   std::uint64_t slots = 0;
   double percent = 0;  // 0: slots
+
+  friend bool operator==(const Amount&, const Amount&) = default;
 
   // At least 1.
   [[nodiscard]] std::uint64_t of(std::uint64_t whole) const {
@@ -167,6 +170,36 @@ Result<SizeReport> measure(const Arguments& args, const std::vector<Amount>& amo
   return report;
 }
 
+Result<std::vector<Amount>> amounts_of(const std::vector<std::string>& texts) {
+  std::vector<Amount> amounts;
+  for (const std::string& text : texts) {
+    const Result<Amount> amount = amount_of(text);
+    if (!amount.ok()) return amount.error();
+    const auto same = std::find(amounts.begin(), amounts.end(), amount.value());
+    if (same != amounts.end()) {
+      const std::string& before = texts[static_cast<std::size_t>(same - amounts.begin())];
+      return {Code::arg,
+              before == text
+                  ? fmt::format("--capacities: \"{}\" is given twice", text)
+                  : fmt::format("--capacities: \"{}\" and \"{}\" are the same", before, text)};
+    }
+    amounts.push_back(amount.value());
+  }
+  return amounts;
+}
+
+// What a list has more than once would be simulated, and shown, more than once.
+std::optional<std::string> word_given_twice(const Arguments& args) {
+  for (const auto& [option, words] :
+       {std::pair("--policies", &args.policies), std::pair("--states", &args.states)}) {
+    for (const std::string& word : *words) {
+      if (std::count(words->begin(), words->end(), word) != 1)
+        return fmt::format("{}: \"{}\" is given twice", option, word);
+    }
+  }
+  return std::nullopt;
+}
+
 int refuse(const std::string& why) {
   std::fputs(("kvc-size: " + first_line(why) + "\n").c_str(), stderr);
   return 2;
@@ -193,6 +226,7 @@ void add_options(CLI::App& app, Arguments& args) {
   app.add_option("--json", args.json, "write all numbers there, schema kvc.size/1");
   app.add_option("--svg", args.svg, "write a picture there");
   app.footer("Exit codes: 0 it was simulated; 2 wrong input, or a file that cannot be written.");
+  app.set_version_flag("--version", version_line("kvc-size"));
   app.allow_extras();
 }
 
@@ -202,7 +236,7 @@ std::optional<int> parse(Arguments& args, int argc, char** argv) {
   add_options(app, args);
   try {
     app.parse(argc, argv);
-  } catch (const CLI::CallForHelp& e) {
+  } catch (const CLI::Success& e) {  // help and version
     return app.exit(e);
   } catch (const CLI::ParseError& e) {
     return refuse(e.what());
@@ -212,6 +246,7 @@ std::optional<int> parse(Arguments& args, int argc, char** argv) {
   if (args.model.empty()) return refuse("of which model? --model FILE");
   if (args.turns == "continued" && args.trace.starts_with("gen:"))
     return refuse("--turns continued is about Mooncake files: " + args.trace + " is generated");
+  if (const auto why = word_given_twice(args)) return refuse(*why);
   if (const auto why = file_named_twice({{"--json", args.json}, {"--svg", args.svg}},
                                         {{"--trace", args.trace}, {"--model", args.model}})) {
     return refuse(*why);
@@ -220,12 +255,8 @@ std::optional<int> parse(Arguments& args, int argc, char** argv) {
 }
 
 int run(const Arguments& args) {
-  std::vector<Amount> amounts;
-  for (const std::string& text : args.capacities) {
-    const Result<Amount> amount = amount_of(text);
-    if (!amount.ok()) return refuse(amount.error().text);
-    amounts.push_back(amount.value());
-  }
+  const Result<std::vector<Amount>> amounts = amounts_of(args.capacities);
+  if (!amounts.ok()) return refuse(amounts.error().text);
   // Before minutes of work: whether there is room for its result.
   std::optional<OutputFile> json;
   std::optional<OutputFile> svg;
@@ -235,7 +266,7 @@ int run(const Arguments& args) {
     if (!created.ok()) return refuse(created.error().text);
     file->emplace(std::move(created).value());
   }
-  const Result<SizeReport> report = measure(args, amounts);
+  const Result<SizeReport> report = measure(args, amounts.value());
   if (!report.ok()) return refuse(report.error().text);
   std::fputs(to_text(report.value()).c_str(), stdout);
   if (json) {
@@ -255,7 +286,7 @@ int main(int argc, char** argv) {
     kvc::host::Arguments args;
     const auto parsed = kvc::host::parse(args, argc, argv);
     const int code = parsed ? *parsed : kvc::host::run(args);
-    return kvc::host::with_stdout_written("kvc-size", code, 2);
+    return kvc::with_stdout_written("kvc-size", code, 2);
   } catch (const std::exception& e) {
     return kvc::host::refuse(e.what());
   }

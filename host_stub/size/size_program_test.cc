@@ -53,6 +53,15 @@ BOOST_AUTO_TEST_CASE(wrong_input_is_code_2_and_one_line) {
   BOOST_TEST(run_program({}, "kvc-size").err == "kvc-size: which requests? --trace FILE\n");
 }
 
+BOOST_AUTO_TEST_CASE(what_a_list_has_twice_is_refused_by_its_value) {
+  refused({"--capacities", "1,2,1"}, "--capacities: \"1\" is given twice");
+  refused({"--capacities", "5%,5.0%"}, "--capacities: \"5%\" and \"5.0%\" are the same");
+  refused({"--capacities", "1", "--capacities", "1"}, "--capacities: \"1\" is given twice");
+  refused({"--policies", "lru,arc,lru"}, "--policies: \"lru\" is given twice");
+  refused({"--states", "tail,tail"}, "--states: \"tail\" is given twice");
+  BOOST_TEST(run({"--capacities", "1,1%", "--policies", "lru"}).code == 0);
+}
+
 // Before the trace is even read.
 BOOST_AUTO_TEST_CASE(a_file_that_cannot_be_written_is_known_before_the_work) {
   for (const char* option : {"--json", "--svg"}) {
@@ -85,6 +94,8 @@ BOOST_AUTO_TEST_CASE(a_stdout_that_is_full_is_no_success) {
   BOOST_TEST(wrong_at_a_full_stdout(args, "kvc-size", 2) == "");
   BOOST_TEST(wrong_at_a_full_stdout({"--help"}, "kvc-size", 2) == "");
 }
+
+BOOST_AUTO_TEST_CASE(the_version_is_told) { BOOST_TEST(wrong_version("kvc-size") == ""); }
 
 BOOST_AUTO_TEST_CASE(help_names_the_exit_codes) {
   const Outcome out = run_program({"--help"}, "kvc-size");

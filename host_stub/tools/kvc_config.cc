@@ -17,6 +17,7 @@
 #include "host_stub/tools/command_line.h"
 #include "host_stub/tools/must_return.h"
 #include "host_stub/tools/program_files.h"
+#include "plugin/core/program.h"
 
 namespace kvc::host {
 namespace {
@@ -80,6 +81,7 @@ std::optional<int> parse(Arguments& a, int argc, char** argv) {
   number("--ranks", a.ranks, "workers [the model's context parallel size]");
   number("--device-blocks", a.device_blocks, "of the engine [what one request needs]");
   app.add_flag("--strict", a.strict, "a warning is an error");
+  app.set_version_flag("--version", version_line("kvc-config"));
   app.footer(
       "Exit codes: 0 the file is right (warnings are no fault); 1 it is wrong, the connector "
       "refuses "
@@ -87,7 +89,7 @@ std::optional<int> parse(Arguments& a, int argc, char** argv) {
   app.allow_extras();
   try {
     app.parse(argc, argv);
-  } catch (const CLI::CallForHelp& e) {
+  } catch (const CLI::Success& e) {  // help and version
     return app.exit(e);
   } catch (const CLI::ParseError& e) {
     return refuse(e.what());
@@ -195,7 +197,7 @@ int main(int argc, char** argv) {
     kvc::host::Arguments a;
     const auto parsed = kvc::host::parse(a, argc, argv);
     const int code = parsed ? *parsed : kvc::host::run(a);
-    return guard.with(kvc::host::with_stdout_written("kvc-config", code, 2));
+    return guard.with(kvc::with_stdout_written("kvc-config", code, 2));
   } catch (const std::exception& e) {
     return guard.with(kvc::host::refuse(e.what()));
   }

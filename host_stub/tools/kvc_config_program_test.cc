@@ -52,6 +52,8 @@ BOOST_AUTO_TEST_CASE(a_stdout_that_is_full_is_no_success) {
   BOOST_TEST(wrong_at_a_full_stdout({"show", right}, "kvc-config", 2) == "");
 }
 
+BOOST_AUTO_TEST_CASE(the_version_is_told) { BOOST_TEST(wrong_version("kvc-config") == ""); }
+
 BOOST_AUTO_TEST_CASE(show_prints_every_value) {
   const Outcome out = run({"show", file("[connector]\nkind = \"simple_cpu\"\nlease_steps = 3\n")});
   BOOST_TEST(out.code == 0, out.err);

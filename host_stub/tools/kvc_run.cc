@@ -21,6 +21,7 @@
 #include "host_stub/tools/run_driver.h"
 #include "host_stub/tools/run_inputs.h"
 #include "host_stub/tools/run_options.h"
+#include "plugin/core/program.h"
 
 namespace kvc::host {
 namespace {
@@ -121,7 +122,7 @@ int main(int argc, char** argv) {
   const kvc::host::MustReturn guard("kvc-run: the connector ended the process\n");
   try {
     const int code = kvc::host::main_checked(argc, argv);
-    return guard.with(kvc::host::with_stdout_written("kvc-run", code, 1));
+    return guard.with(kvc::with_stdout_written("kvc-run", code, 1));
   } catch (const std::exception& e) {
     std::fputs((std::string("kvc-run: could not go on: ") + e.what() + "\n").c_str(), stderr);
     return guard.with(1);

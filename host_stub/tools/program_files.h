@@ -1,10 +1,7 @@
-// Which files a program may write, and whether its stdout was written.
+// Which files a program may write.
 #pragma once
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -47,20 +44,6 @@ inline bool same_file(const std::string& a, const std::string& b) {
     }
   }
   return std::nullopt;
-}
-
-// What main returns: `code`, or, where stdout did not take all that was printed, a line on stderr
-// and `failed` in place of 0.
-[[nodiscard]] inline int with_stdout_written(const char* program, int code, int failed) {
-  errno = 0;
-  const bool flushed = std::fflush(stdout) == 0;
-  const int error = errno;
-  if (flushed && std::ferror(stdout) == 0) return code;
-  std::fputs(fmt::format("{}: stdout cannot be written{}{}\n", program, error == 0 ? "" : ": ",
-                         error == 0 ? "" : std::strerror(error))
-                 .c_str(),
-             stderr);
-  return code == 0 ? failed : code;
 }
 
 }  // namespace kvc::host

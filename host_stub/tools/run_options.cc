@@ -10,6 +10,7 @@
 #include "host_stub/tools/command_line.h"
 #include "host_stub/tools/program_files.h"
 #include "host_stub/traces/trace.h"
+#include "plugin/core/program.h"
 
 namespace kvc::host {
 namespace {
@@ -230,7 +231,7 @@ Result<CommandLine> parse_command_line(int argc, const char* const* argv) {
       "Replays a trace of requests through a small engine and a KV-cache connector, "
       "checks every loaded byte and reports where the prompt tokens came from.",
       "kvc-run");
-  app.set_version_flag("--version", "kvc-run " KVC_VERSION);
+  app.set_version_flag("--version", version_line("kvc-run"));
   app.footer(footer());
   app.allow_extras();
   app.get_formatter()->column_width(34);

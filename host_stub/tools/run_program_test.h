@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <algorithm>
 #include <boost/filesystem.hpp>
+#include <cctype>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -55,6 +56,18 @@ struct ProgramFolder {
     if (out.empty()) outcome.out = text_of("stdout");
     outcome.err = text_of("stderr");
     return outcome;
+  }
+
+  // --version of the program: one line with its name and a number.
+  [[nodiscard]] std::string wrong_version(const std::string& program) const {
+    const Outcome out = run_program({"--version"}, program);
+    const bool one_line = std::count(out.out.begin(), out.out.end(), '\n') == 1;
+    const std::string begin = program + " ";
+    if (out.code == 0 && out.err.empty() && one_line && out.out.starts_with(begin) &&
+        std::isdigit(static_cast<unsigned char>(out.out[begin.size()])) != 0) {
+      return {};
+    }
+    return out.command + " ended with " + std::to_string(out.code) + ": " + out.out + out.err;
   }
 
   // With a stdout that takes nothing: this exit code, and the program says why on stderr.

@@ -23,6 +23,7 @@
 #include "plugin/coordinator/geometry.h"
 #include "plugin/coordinator/key_index.h"
 #include "plugin/coordinator/lookup.h"
+#include "plugin/core/program.h"
 
 namespace {
 
@@ -429,6 +430,7 @@ int main(int argc, char** argv) {
   app.add_option("FILE", path, "vectors, one JSON object a line (required)");
   app.add_option("--json", json_path, "write every verdict to this file, schema kvc.vectors/1")
       ->type_name("OUT.json");
+  app.set_version_flag("--version", version_line("kvc-vectors"));
   app.footer(help_footer);
   app.allow_extras();
   const auto refuse = [](const std::string& why) {
@@ -437,9 +439,9 @@ int main(int argc, char** argv) {
   };
   try {
     app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    std::fputs(app.help().c_str(), stdout);
-    return host::with_stdout_written("kvc-vectors", 0, 2);
+  } catch (const CLI::Success& e) {  // help and version
+    static_cast<void>(app.exit(e));
+    return with_stdout_written("kvc-vectors", 0, 2);
   } catch (const CLI::ParseError& e) {
     return refuse(host::unknown_argument(app).value_or(host::first_line(e.what())));
   }
@@ -448,7 +450,7 @@ int main(int argc, char** argv) {
   if (const auto why = host::file_named_twice({{"--json", json_path}}, {{"FILE", path}}))
     return refuse(*why);
   try {
-    return host::with_stdout_written("kvc-vectors", run(path, json_path), 2);
+    return with_stdout_written("kvc-vectors", run(path, json_path), 2);
   } catch (const std::exception& e) {
     fmt::print(stderr, "kvc-vectors: {}\n", e.what());
     return 2;
