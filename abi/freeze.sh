@@ -3,7 +3,7 @@
 #   abi/freeze.sh vX.Y                                 writes abi/frozen/vX.Y from the tree
 #   abi/freeze.sh --check vX.Y [include] [scratch]     0: the headers in `include` (default: the
 #       tree's), pinned to that minor, are what was frozen; 1: they are not; 2: cannot tell
-# v0.9 is the draft of v1.0 and may be written again; others are written once (abi/CHANGES.md).
+# A version is written once (abi/CHANGES.md).
 set -euo pipefail
 abi=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cc=${CC:-gcc}
@@ -12,9 +12,8 @@ die() { echo "freeze: $*" >&2; exit 2; }
 
 minor_of() {
   case "$1" in
-    v0.9) echo 0 ;;
     v1.[0-9] | v1.[0-9][0-9]) echo "${1#v1.}" ;;
-    *) die "'$1' is no version: v0.9, v1.0, v1.1, ..." ;;
+    *) die "'$1' is no version: v1.0, v1.1, ..." ;;
   esac
 }
 
@@ -64,12 +63,8 @@ check() {
     bad=1
   fi
   [ "$bad" -eq 0 ] && return 0
-  if [ "$version" = v0.9 ]; then
-    echo "freeze: 0.9 is a draft. A wanted change: abi/freeze.sh v0.9, and a line in abi/CHANGES.md"
-  else
-    echo "freeze: $version is released and does not change: new fields and slots go to the end," \
-      "behind '#if KVC_TARGET_MINOR >= n'"
-  fi
+  echo "freeze: $version is released and does not change: new fields and slots go to the end," \
+    "behind '#if KVC_TARGET_MINOR >= n'"
   return 1
 }
 
@@ -77,7 +72,7 @@ freeze() {
   local version=$1 minor frozen=$abi/frozen/$1 scratch
   minor=$(minor_of "$version")
   command -v abidw >/dev/null || die "abidw is missing: ./dev setup"
-  [ "$version" = v0.9 ] || [ ! -e "$frozen" ] || die "$frozen is there: a release is frozen once"
+  [ ! -e "$frozen" ] || die "$frozen is there: a release is frozen once"
   scratch=$(mktemp -d)
   trap "rm -rf '$scratch'" EXIT
   probe "$abi/include" "$minor" "$scratch/probe.so"

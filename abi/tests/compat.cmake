@@ -1,7 +1,7 @@
 # The compatibility matrix: hosts and connectors of other versions against one another and against
 # the tree's, each pair also with the tree's layer (docs/conformance.md) between them. Everything
 # old is built from abi/frozen. Included by CMakeLists.txt.
-set(frozen "${CMAKE_SOURCE_DIR}/abi/frozen/v0.9")
+set(frozen "${CMAKE_SOURCE_DIR}/abi/frozen/v1.0")
 
 # A header of minor 1: the frozen one with one optional slot at the end of the table.
 set(minor1 "${CMAKE_CURRENT_BINARY_DIR}/minor1")
@@ -96,7 +96,7 @@ set(run "$<TARGET_FILE:kvc-run>" --model "${CMAKE_SOURCE_DIR}/config/examples/mo
 set(served "run 2: 0 external")
 foreach(host old minor1 tree)
   if(host STREQUAL "old")
-    set(command "$<TARGET_FILE:kvc_host_v0.9>")
+    set(command "$<TARGET_FILE:kvc_host_v1.0>")
   elseif(host STREQUAL "minor1")
     set(command "$<TARGET_FILE:kvc_compat_host_1_1>")
   else()
@@ -110,7 +110,7 @@ foreach(host old minor1 tree)
     set(no_trim "trim: absent.*") # the layer, too, has no slot of a later minor
   endif()
   set(fine "${no_trim}${served}")
-  both(${host}_host_old_plugin kvc_connector_v0.9 zero "${fine}" "${fine}" ${command})
+  both(${host}_host_old_plugin kvc_connector_v1.0 zero "${fine}" "${fine}" ${command})
   both(${host}_host_minor1_plugin kvc_compat_trim zero "${trim}${served}" "${fine}" ${command})
   both(${host}_host_minor1_plugin_without_it kvc_compat_no_trim zero "${fine}" "${fine}" ${command})
   both(${host}_host_plugin_of_both_majors kvc_compat_v2 zero "${served}" "${fine}" ${command})
@@ -126,9 +126,9 @@ foreach(host old minor1 tree)
     "KVC-L-005" ${command})
 endforeach()
 both(old_host_simple_cpu kvc_simple_cpu zero "run 2: 192 external" "run 2: 192 external"
-  "$<TARGET_FILE:kvc_host_v0.9>")
+  "$<TARGET_FILE:kvc_host_v1.0>")
 both(old_host_minimal_connector kvc_minimal_connector zero "run 2: 0 external" "run 2: 0 external"
-  "$<TARGET_FILE:kvc_host_v0.9>")
+  "$<TARGET_FILE:kvc_host_v1.0>")
 both(minor1_host_simple_cpu kvc_simple_cpu zero "trim: absent.*run 2: 192 external"
   "trim: absent.*run 2: 192 external" "$<TARGET_FILE:kvc_compat_host_1_1>")
 
@@ -137,11 +137,11 @@ set(host_2_0 "$<TARGET_FILE:kvc_compat_host_2_0>")
 set(refused "exports kvc_plugin_entry_v1 but not kvc_plugin_entry_v2 .KVC-L-001.")
 compat(major2_host_major2_plugin kvc_compat_connector_2_0 zero "loaded by a host of 2.0"
   ${host_2_0})
-compat(major2_host_old_plugin kvc_connector_v0.9 nonzero "${refused}" ${host_2_0})
+compat(major2_host_old_plugin kvc_connector_v1.0 nonzero "${refused}" ${host_2_0})
 compat(major2_host_minor1_plugin kvc_compat_trim nonzero "${refused}" ${host_2_0})
 compat(major2_host_simple_cpu kvc_simple_cpu nonzero "${refused}" ${host_2_0})
 compat(major2_host_minimal_connector kvc_minimal_connector nonzero "${refused}" ${host_2_0})
-through(major2_host_old_plugin kvc_connector_v0.9 nonzero "${refused}" ${host_2_0})
+through(major2_host_old_plugin kvc_connector_v1.0 nonzero "${refused}" ${host_2_0})
 through(major2_host_major2_plugin kvc_compat_connector_2_0 nonzero "${refused}" ${host_2_0})
 both(old_host_major2_plugin kvc_compat_connector_2_0 nonzero "kvc_plugin_entry_v1" "KVC-L-001"
-  "$<TARGET_FILE:kvc_host_v0.9>")
+  "$<TARGET_FILE:kvc_host_v1.0>")

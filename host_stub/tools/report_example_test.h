@@ -30,7 +30,7 @@ inline PassReport example_pass(std::string name, std::uint64_t base) {
 inline RunReport example_report() {
   RunReport r;
   r.connector_name = "simple_cpu";
-  r.connector_version = "0.9.0";
+  r.connector_version = "1.0.0";
   r.connector_path = "lib/libkvc_simple_cpu.so";
   r.model.file = "m.toml";
   r.model.name = "two & a <half>";
