@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
 
 namespace kvc {
 
@@ -221,7 +222,18 @@ Status RankLayout::size_pool() {
   if (options_.host_blocks != 0 && __builtin_mul_overflow(options_.host_blocks, block, &budget)) {
     return bad("{} host blocks of {} bytes overflow", options_.host_blocks, block);
   }
-  pages_ = std::min(budget / page_bytes_, slots_max / widest);
+  pages_ = budget / page_bytes_;
+  // Below (slots_max + 1) / widest: the scheduler role numbers the slots of all pages.
+  const std::uint64_t most = (slots_max + 1) / widest - 1;
+  if (pages_ > most) {
+    const std::string blocks = options_.host_blocks == 0
+                                   ? std::string()
+                                   : fmt::format(" ({} blocks)", options_.host_blocks);
+    return bad(
+        "host pool of {} bytes{} holds {} slots of {} bytes; at most {}, that is {} bytes per "
+        "rank, are possible",
+        budget, blocks, pages_, page_bytes_, most, most * page_bytes_);
+  }
   if (pages_ < 2) {
     return bad(
         "host pool of {} bytes holds {} slot{} of {} bytes; at least 2, that is {} bytes per rank, "

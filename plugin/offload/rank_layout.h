@@ -62,7 +62,8 @@ class RankLayout {
 
   // Errors, each with region, group and numbers: arg (an option out of range, null base, a size of
   // 0, overflow, stride < block bytes, region shorter than its blocks, unknown groups or mask 0, a
-  // cacheable group without region, regions of one group that share bytes, fewer than 2 slots),
+  // cacheable group without region, regions of one group that share bytes, fewer than 2 slots or
+  // more than slots_max),
   // unsupported (device kind, several devices).
   static Result<RankLayout> make(std::span<const RankRegion> regions,
                                  const RankLayoutOptions& options);

@@ -86,9 +86,21 @@ BOOST_AUTO_TEST_CASE(the_pool_is_sized_in_bytes_or_in_blocks_of_the_largest_grou
   BOOST_TEST(RankLayout::make(one, o).value().pages() == 7u);
   o.host_unlimited = true;
   BOOST_TEST(RankLayout::make(one, o).value().pages() == UINT64_MAX);
-  o = options(1, 10);
-  o.host_bytes = {UINT64_MAX};
+}
+
+BOOST_AUTO_TEST_CASE(more_slots_than_numbers_is_an_error_with_what_was_asked_and_what_is_possible) {
+  const std::vector<RankRegion> one{region(0, 640, 64, 64, 1)};
+  RankLayoutOptions o = options(1, 10);
+  o.host_blocks = RankLayout::slots_max;
   BOOST_TEST(RankLayout::make(one, o).value().pages() == RankLayout::slots_max);
+  o.host_blocks = RankLayout::slots_max + 1;
+  refused(one, o, Code::arg,
+          {"(2147483648 blocks)", "2147483648 slots of 64 bytes", "at most 2147483647"});
+  o.host_blocks = 0;
+  o.host_bytes = {std::uint64_t{1} << 40U};
+  refused(one, o, Code::arg,
+          {"1099511627776 bytes holds 17179869184 slots of 64 bytes", "at most 2147483647",
+           "137438953408 bytes per rank"});
 }
 
 BOOST_AUTO_TEST_CASE(fewer_than_two_slots_is_an_error_with_the_numbers) {
