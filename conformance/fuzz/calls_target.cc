@@ -111,6 +111,10 @@ class Calls {
   std::uint32_t size(std::size_t right) {
     return c_.chance(16) ? static_cast<std::uint32_t>(number()) : static_cast<std::uint32_t>(right);
   }
+  // Of an answer: never more than there is.
+  std::uint32_t room(std::size_t right) {
+    return size(right) % (static_cast<std::uint32_t>(right) + 1);
+  }
   std::uint32_t word() { return c_.chance(8) ? static_cast<std::uint32_t>(number()) : 0; }
 
   void flip(std::vector<std::uint8_t>& bytes) {
@@ -186,13 +190,13 @@ class Calls {
   void lookup() {
     const kvc_lookup_in in{size(sizeof in), word(), id(), number(), number(), number()};
     kvc_lookup_out out{};
-    out.struct_size = size(sizeof out) % (sizeof out + 1);
+    out.struct_size = room(sizeof out);
     status(call(in, [&](const kvc_lookup_in* i) { return api().lookup(sched(), i, &out); }));
   }
   void alloc() {
     const kvc_alloc_in in{size(sizeof in), word(), id(), number(), tables()};
     kvc_alloc_out out{};
-    out.struct_size = size(sizeof out) % (sizeof out + 1);
+    out.struct_size = room(sizeof out);
     status(call(in, [&](const kvc_alloc_in* i) { return api().alloc_update(sched(), i, &out); }));
   }
   void step() {
@@ -261,7 +265,7 @@ class Calls {
   }
   void progress() {
     kvc_progress out{};
-    out.struct_size = size(sizeof out) % (sizeof out + 1);
+    out.struct_size = room(sizeof out);
     const kvc_status s = api().progress(w_.rank(0), &out);
     status(s);
     if (s != KVC_OK || out.struct_size < sizeof out || out.report.size == 0) return;
