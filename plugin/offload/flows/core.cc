@@ -1,5 +1,7 @@
 #include "plugin/offload/flows/core.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace kvc {
@@ -56,6 +58,23 @@ SchedulerCore::SchedulerCore(Geometry layout, Geometry tier_layout, const OpenLi
   hold_budget = opts.held_device_blocks_max != 0 ? opts.held_device_blocks_max
                                                  : default_budget(geometry, open);
   leases.set_disk(disk.index());
+}
+
+FoundRequest SchedulerCore::find(RequestId id) const {
+  FoundRequest found;
+  if (requests.find(id, found.index) == RequestTable::Known::unknown) {
+    found.status = {Code::arg, fmt::format("request {} is unknown", id)};
+  }
+  return found;
+}
+
+RequestIndex SchedulerCore::find_listed(RequestId id, RequestIndex guess, std::string_view rule,
+                                        std::string_view does) {
+  RequestIndex index = no_request;
+  if (requests.find(id, guess, index) == RequestTable::Known::unknown) {
+    faults.report(rule, "request {} is {} and unknown", id, does);
+  }
+  return index;
 }
 
 // Blocks of a hit are much alike, so that its part on disk is as large as its share of the tokens.

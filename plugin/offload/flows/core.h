@@ -3,10 +3,13 @@
 #pragma once
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "plugin/coordinator/geometry.h"
 #include "plugin/coordinator/lookup.h"
+#include "plugin/core/check.h"
+#include "plugin/core/result.h"
 #include "plugin/offload/cost_gate.h"
 #include "plugin/offload/event_ring.h"
 #include "plugin/offload/explain_ring.h"
@@ -53,6 +56,23 @@ struct RoleCounters {
   std::uint64_t loads_in_step = 0;           // of engines with kvc.layerwise/1
   std::uint64_t hints_taken = 0;             // of engines with kvc.hints/1
   std::uint64_t candidates_unreachable = 0;  // lazy mode: keys that end inside a block
+};
+
+// What a call finds that names a request. Live: `index` is its place. Otherwise the call is over,
+// with `status`: arg for an id that never began or is over, ok for one that the role does not
+// track, for which every call is a no-op.
+struct FoundRequest {
+  RequestIndex index = no_request;
+  Status status;
+
+  [[nodiscard]] bool live() const { return index != no_request; }
+  // The answer to a call that has more to say than a status. Requires: !live().
+  template <class T>
+  [[nodiscard]] Result<T> or_answer(T untracked) const {
+    KVC_CHECK(!live());
+    if (status.ok()) return untracked;
+    return status;
+  }
 };
 
 // Threads:    scheduler role only, but `explain`.
@@ -117,6 +137,13 @@ struct SchedulerCore {
     if (per == 1) return 1;
     return (geometry.end_position(entry.group, entry.end) - 1) % per + 1;
   }
+  // The request that a call names; every call with an id as its subject begins with it.
+  [[nodiscard]] FoundRequest find(RequestId id) const;
+  // The request that a step record lists, where `guess` is probably right; no_request: it has none.
+  // An id that never began or is over is a bad element, a fault of the peer under `rule`: it `does`
+  // what the record says, and is unknown.
+  [[nodiscard]] RequestIndex find_listed(RequestId id, RequestIndex guess, std::string_view rule,
+                                         std::string_view does);
   // The row of the request's own offers.
   [[nodiscard]] OfferCounts& offers_of(RequestIndex index) {
     return index == no_request ? nobody : requests[index].explain.offers;

@@ -60,16 +60,12 @@ void FinishFlow::leave(RequestIndex index) {
 
 Result<EndResult> FinishFlow::request_end(const RequestEnd& end) {
   held_.clear();
-  RequestIndex index = no_request;
-  switch (core_.requests.find(end.request, index)) {
-    case RequestTable::Known::unknown:
-      return {Code::arg, fmt::format("request {} is unknown", end.request)};
-    case RequestTable::Known::untracked:
-      core_.requests.forget(end.request);
-      return EndResult{};
-    case RequestTable::Known::live:
-      break;
+  const FoundRequest found = core_.find(end.request);
+  if (!found.live()) {
+    core_.requests.forget(end.request);
+    return found.or_answer(EndResult{});
   }
+  const RequestIndex index = found.index;
   Request& r = core_.requests[index];
   const Tokens before = r.confirmed;
   const bool fell =

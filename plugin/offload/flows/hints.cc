@@ -7,15 +7,9 @@
 namespace kvc {
 
 Status HintFlow::hint(RequestId request, const Hint& hint) {
-  RequestIndex index = no_request;
-  switch (core_.requests.find(request, index)) {
-    case RequestTable::Known::unknown:
-      return {Code::arg, fmt::format("request {} is unknown", request)};
-    case RequestTable::Known::untracked:
-      return {};
-    case RequestTable::Known::live:
-      break;
-  }
+  const FoundRequest found = core_.find(request);
+  if (!found.live()) return found.status;
+  const RequestIndex index = found.index;
   if (hint.priority < priority_least || hint.priority > priority_most) {
     return {Code::arg, fmt::format("request {}: priority {}; {} to {} are possible", request,
                                    hint.priority, priority_least, priority_most)};
@@ -52,15 +46,9 @@ std::uint64_t HintFlow::room() const {
 }
 
 Result<PinAnswer> HintFlow::pin(RequestId request, Tokens most) {
-  RequestIndex index = no_request;
-  switch (core_.requests.find(request, index)) {
-    case RequestTable::Known::unknown:
-      return {Code::arg, fmt::format("request {} is unknown", request)};
-    case RequestTable::Known::untracked:
-      return PinAnswer{};
-    case RequestTable::Known::live:
-      break;
-  }
+  const FoundRequest found = core_.find(request);
+  if (!found.live()) return found.or_answer(PinAnswer{});
+  const RequestIndex index = found.index;
   if (most == Tokens{}) {
     return {Code::arg, fmt::format("request {}: a pin of 0 tokens", request)};
   }

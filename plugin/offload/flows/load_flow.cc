@@ -245,15 +245,9 @@ Result<AllocResult> LoadFlow::alloc_update(RequestId request, Tokens accepted,
   held_.clear();
   media_.clear();
   disk_refused_ = false;
-  RequestIndex index = no_request;
-  switch (core_.requests.find(request, index)) {
-    case RequestTable::Known::unknown:
-      return {Code::arg, fmt::format("request {} is unknown", request)};
-    case RequestTable::Known::untracked:
-      return AllocResult{};
-    case RequestTable::Known::live:
-      break;
-  }
+  const FoundRequest found = core_.find(request);
+  if (!found.live()) return found.or_answer(AllocResult{});
+  const RequestIndex index = found.index;
   Request& r = core_.requests[index];
   if (accepted == Tokens{}) {
     core_.end_lease(r);

@@ -228,15 +228,9 @@ LookupAnswer LookupFlow::note(RequestIndex index, const LookupQuery& query, Look
 }
 
 Result<LookupAnswer> LookupFlow::lookup(const LookupQuery& query) {
-  RequestIndex index = no_request;
-  switch (core_.requests.find(query.request, index)) {
-    case RequestTable::Known::unknown:
-      return {Code::arg, fmt::format("request {} is unknown", query.request)};
-    case RequestTable::Known::untracked:
-      return LookupAnswer{Code::ok, Tokens{}, Why::not_tracked};
-    case RequestTable::Known::live:
-      break;
-  }
+  const FoundRequest found = core_.find(query.request);
+  if (!found.live()) return found.or_answer(LookupAnswer{Code::ok, Tokens{}, Why::not_tracked});
+  const RequestIndex index = found.index;
   Request& r = core_.requests[index];
   core_.explain.expect_put(r.explain_ticket);
   if (r.load != 0) {
@@ -261,15 +255,9 @@ Result<LookupAnswer> LookupFlow::lookup(const LookupQuery& query) {
 }
 
 Status LookupFlow::cancel(RequestId request) {
-  RequestIndex index = no_request;
-  switch (core_.requests.find(request, index)) {
-    case RequestTable::Known::unknown:
-      return {Code::arg, fmt::format("request {} is unknown", request)};
-    case RequestTable::Known::untracked:
-      return {};
-    case RequestTable::Known::live:
-      break;
-  }
+  const FoundRequest found = core_.find(request);
+  if (!found.live()) return found.status;
+  const RequestIndex index = found.index;
   core_.end_lease(core_.requests[index]);
   return {};
 }

@@ -80,13 +80,9 @@ PlanFlow::PlanFlow(SchedulerCore& core, Admissions& admissions, StorePlanner& pl
 
 void PlanFlow::preempt(std::span<const RequestId> ids) {
   for (const RequestId id : ids) {
-    RequestIndex index = no_request;
-    const RequestTable::Known known = core_.requests.find(id, index);
-    if (known == RequestTable::Known::untracked) continue;
-    if (known == RequestTable::Known::unknown) {
-      core_.faults.report("KVC-H-049, unknown-request", "request {} is preempted and unknown", id);
-      continue;
-    }
+    const RequestIndex index =
+        core_.find_listed(id, no_request, "KVC-H-049, unknown-request", "preempted");
+    if (index == no_request) continue;
     Request& r = core_.requests[index];
     if (r.preemption_known) continue;  // a lookup told of it; it may be admitted again by now
     const bool loading = r.load != 0 && !core_.limits.rank_verdicts;
@@ -117,10 +113,9 @@ bool PlanFlow::next_plan_has(JobId wanted) {
 }
 
 Status PlanFlow::load_in_step(RequestId request, JobId id) {
-  RequestIndex index = no_request;
-  const RequestTable::Known known = core_.requests.find(request, index);
+  const RequestIndex index = core_.find(request).index;
   Job* const job = core_.jobs.find(id);
-  if (known != RequestTable::Known::live || core_.requests[index].load != id || job == nullptr) {
+  if (index == no_request || core_.requests[index].load != id || job == nullptr) {
     return {Code::arg, fmt::format("request {}: job {} is not its open load", request, id)};
   }
   if (job->planned) {
@@ -200,15 +195,10 @@ void PlanFlow::schedule_all(std::span<const ScheduledRequest> scheduled,
 
 void PlanFlow::schedule(const ScheduledRequest& s, RequestIndex& row, StoreSelection& selection) {
   KVC_OP(request, 1);
-  RequestIndex index = no_request;
-  const RequestTable::Known known = core_.requests.find(s.request, row, index);
+  const RequestIndex index =
+      core_.find_listed(s.request, row, "KVC-H-023, unknown-request", "scheduled");
   row = index;
-  if (known == RequestTable::Known::untracked) return;
-  if (known == RequestTable::Known::unknown) {
-    core_.faults.report("KVC-H-023, unknown-request", "request {} is scheduled and unknown",
-                        s.request);
-    return;
-  }
+  if (index == no_request) return;
   Request& r = core_.requests[index];
   if (r.scheduled_step == core_.step) {
     core_.faults.report("KVC-H-040, scheduled-twice", "request {} stands twice in step {}", r.id,

@@ -34,15 +34,9 @@ bool Retention::holds(const Request& r, Tokens boundary) const {
 }
 
 Result<RetentionAnswer> Retention::ask(RequestId request, Tokens begin) {
-  RequestIndex index = no_request;
-  switch (core_.requests.find(request, index)) {
-    case RequestTable::Known::unknown:
-      return {Code::arg, fmt::format("request {} is unknown", request)};
-    case RequestTable::Known::untracked:
-      return RetentionAnswer{};
-    case RequestTable::Known::live:
-      break;
-  }
+  const FoundRequest found = core_.find(request);
+  if (!found.live()) return found.or_answer(RetentionAnswer{});
+  const RequestIndex index = found.index;
   Request& r = core_.requests[index];
   if (begin > r.prompt) {
     return {Code::arg, fmt::format("request {} begins at {} of {} prompt tokens", request, begin.n,

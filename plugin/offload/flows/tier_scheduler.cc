@@ -267,15 +267,9 @@ Status TierScheduler::request_begin(const RequestBegin& in) {
 
 Status TierScheduler::request_extend(RequestId request, std::uint64_t first_key,
                                      const std::uint8_t* keys, std::uint64_t key_count) {
-  RequestIndex index = no_request;
-  switch (core_.requests.find(request, index)) {
-    case RequestTable::Known::unknown:
-      return {Code::arg, fmt::format("request {} is unknown", request)};
-    case RequestTable::Known::untracked:
-      return {};
-    case RequestTable::Known::live:
-      break;
-  }
+  const FoundRequest found = core_.find(request);
+  if (!found.live()) return found.status;
+  const RequestIndex index = found.index;
   Request& r = core_.requests[index];
   if (r.keys_frozen) return {};
   const std::uint64_t have = core_.requests.keys(r).count;
