@@ -7,6 +7,7 @@
 #include "conformance/validate/c_structs.h"
 #include "conformance/validate/call.h"
 #include "conformance/validate/table.h"
+#include "host_stub/loader/extension_table.h"
 
 namespace kvc::validate {
 namespace {
@@ -15,8 +16,8 @@ kvc_status boundaries(kvc_sched* s, const kvc_retention_in* in_c,
                       kvc_retention_out* out_c) noexcept {
   Call call(Slot::boundaries, s);
   if (!call.known()) return KVC_E_ARG;
-  const auto* const table =
-      table_of(*call.side().next, KVC_RETENTION_EXTENSION, &kvc_retention_api::boundaries);
+  const auto* const table = host::extension_table(*call.side().next, KVC_RETENTION_EXTENSION,
+                                                  &kvc_retention_api::boundaries);
   if (table == nullptr) return KVC_E_UNSUPPORTED;
   Form form;
   const RetentionIn in = read_retention(form, in_c);
@@ -49,8 +50,8 @@ kvc_status boundaries(kvc_sched* s, const kvc_retention_in* in_c,
 kvc_status load_in_step(kvc_sched* s, const kvc_load_in_step* in_c) noexcept {
   Call call(Slot::load_in_step, s);
   if (!call.known()) return KVC_E_ARG;
-  const auto* const table =
-      table_of(*call.side().next, KVC_LAYERWISE_EXTENSION, &kvc_layerwise_api::load_in_step);
+  const auto* const table = host::extension_table(*call.side().next, KVC_LAYERWISE_EXTENSION,
+                                                  &kvc_layerwise_api::load_in_step);
   if (table == nullptr) return KVC_E_UNSUPPORTED;
   Form form;
   const InStepIn in = read_in_step(form, in_c);
@@ -71,8 +72,8 @@ kvc_status layer_fence(kvc_rank* r, std::uint64_t step, std::uint32_t layer,
   Call call(Slot::layer_fence, r);
   if (!call.known()) return KVC_E_ARG;
   const std::uint32_t rank = call.side().rank;
-  const auto* const table =
-      table_of(*call.side().next, KVC_LAYERWISE_EXTENSION, &kvc_layerwise_api::layer_fence);
+  const auto* const table = host::extension_table(*call.side().next, KVC_LAYERWISE_EXTENSION,
+                                                  &kvc_layerwise_api::layer_fence);
   if (table == nullptr) return KVC_E_UNSUPPORTED;
   const LayerIn in{step, layer};
   Form form;

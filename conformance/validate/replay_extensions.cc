@@ -3,18 +3,18 @@
 #include <fmt/ranges.h>
 #include <kvc/kvc_layerwise.h>
 #include <kvc/kvc_retention.h>
-#include <kvc/kvc_util.h>
 
 #include "conformance/validate/form.h"
 #include "conformance/validate/replay_read.h"
 #include "conformance/validate/table.h"
+#include "host_stub/loader/extension_table.h"
 
 namespace kvc::validate {
 
 template <class Table, class Function>
 const Table* Replay::extension(const RecordedCall& call, const char* id,
                                Function Table::*function) {
-  const Table* const table = table_of(api_, id, function);
+  const Table* const table = host::extension_table(api_, id, function);
   if (table == nullptr) differ(call, "extension", id, "none");
   return table;
 }

@@ -1,10 +1,9 @@
 // The functions of the layer's table, one per slot and of the slot's name.
 #pragma once
-#include <cstddef>
 #include <string_view>
 #include <type_traits>
 
-#include <kvc/kvc_util.h>
+#include <kvc/kvc.h>
 
 namespace kvc::validate::slots {
 
@@ -15,17 +14,6 @@ namespace kvc::validate::slots {
 }  // namespace kvc::validate::slots
 
 namespace kvc::validate {
-
-// The connector's table of the extension, if it has one and the function in it; NULL: it has not.
-template <class Table, class Function>
-const Table* table_of(const kvc_plugin_api& api, const char* id, Function Table::*function) {
-  const auto* const table = static_cast<const Table*>(api.extension(kvc_text_of(id)));
-  if (table == nullptr) return nullptr;
-  const auto* const begin = reinterpret_cast<const char*>(table);
-  const auto* const end = reinterpret_cast<const char*>(&(table->*function) + 1);
-  const bool there = table->struct_size >= static_cast<std::size_t>(end - begin);
-  return there && table->*function != nullptr ? table : nullptr;
-}
 
 // What stands before the connector's table of the extension `id`, which it has: one that checks, or
 // that table itself where the layer knows nothing of it.

@@ -3,20 +3,17 @@
 #include <string>
 
 #include <fmt/format.h>
-#include <kvc/kvc_util.h>
 
 #include "host_stub/engine/connector_link.h"
 #include "host_stub/engine/layerwise_table.h"
+#include "host_stub/loader/extension_table.h"
 #include "host_stub/loader/status_text.h"
 
 namespace kvc::host {
 
 void ConnectorLink::find_extensions(const EngineOptions& options) {
-  const auto* extension = static_cast<const kvc_retention_api*>(
-      connector_.api.extension(kvc_text_of(KVC_RETENTION_EXTENSION)));
-  if (extension != nullptr && KVC_CAN(extension, kvc_retention_api, boundaries)) {
-    retention_ = extension;
-  }
+  retention_ =
+      extension_table(connector_.api, KVC_RETENTION_EXTENSION, &kvc_retention_api::boundaries);
   find_hints(options);
   if (!options.loads_in_step) return;
   layerwise_ = layerwise_table(connector_);
@@ -29,12 +26,9 @@ void ConnectorLink::find_extensions(const EngineOptions& options) {
 void ConnectorLink::find_hints(const EngineOptions& options) {
   hint_options_ = options.hints;
   if (!options.hints.any()) return;
-  const auto* table =
-      static_cast<const kvc_hints_api*>(connector_.api.extension(kvc_text_of(KVC_HINTS_EXTENSION)));
-  if (table != nullptr && KVC_CAN(table, kvc_hints_api, hint) &&
-      KVC_CAN(table, kvc_hints_api, pin) && KVC_CAN(table, kvc_hints_api, unpin)) {
-    hints_ = table;
-  } else {
+  hints_ = extension_table(connector_.api, KVC_HINTS_EXTENSION, &kvc_hints_api::hint,
+                           &kvc_hints_api::pin, &kvc_hints_api::unpin);
+  if (hints_ == nullptr) {
     log_line(KVC_LOG_WARN, fmt::format("connector {} has no {}: nothing is said of requests",
                                        connector_.path, KVC_HINTS_EXTENSION));
   }

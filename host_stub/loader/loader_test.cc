@@ -3,10 +3,15 @@
 #include <dlfcn.h>
 #include <fstream>
 #include <string>
+#include <string_view>
 
+#include <kvc/kvc_hints.h>
 #include <boost/test/unit_test.hpp>
 
+#include "host_stub/loader/extension_table.h"
+
 using kvc::Code;
+using kvc::host::extension_table;
 using kvc::host::load_connector;
 
 namespace {
@@ -29,9 +34,45 @@ bool says(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
+kvc_hints_api hints_of_a_plugin;
+const void* only_hints(kvc_bytes id) noexcept {
+  const std::string_view asked(reinterpret_cast<const char*>(id.data), id.size);
+  return asked == KVC_HINTS_EXTENSION ? &hints_of_a_plugin : nullptr;
+}
+
+// The table as an engine gets it that needs all three functions.
+const kvc_hints_api* whole_hints(const kvc_plugin_api& api) {
+  return extension_table(api, KVC_HINTS_EXTENSION, &kvc_hints_api::hint, &kvc_hints_api::pin,
+                         &kvc_hints_api::unpin);
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(loader)
+
+BOOST_AUTO_TEST_CASE(a_table_of_an_extension_is_used_only_with_every_function_that_is_needed) {
+  kvc_plugin_api api{};
+  api.extension = only_hints;
+  hints_of_a_plugin = {
+      sizeof(kvc_hints_api), 0,
+      [](kvc_sched*, const kvc_hint_in*) noexcept -> kvc_status { return KVC_OK; },
+      [](kvc_sched*, const kvc_pin_in*, kvc_pin_out*) noexcept -> kvc_status { return KVC_OK; },
+      [](kvc_sched*, std::uint64_t) noexcept -> kvc_status { return KVC_OK; }};
+  BOOST_TEST(whole_hints(api) == &hints_of_a_plugin);
+  BOOST_TEST((extension_table(api, "kvc.hints/2", &kvc_hints_api::hint) == nullptr));
+  hints_of_a_plugin.struct_size = sizeof(kvc_hints_api) + 64;  // a newer connector
+  BOOST_TEST(whole_hints(api) == &hints_of_a_plugin);
+  // An older one, whose table ends in front of, or inside, the last function.
+  for (const std::size_t cut : {sizeof(void*), std::size_t{1}}) {
+    hints_of_a_plugin.struct_size = static_cast<std::uint32_t>(sizeof(kvc_hints_api) - cut);
+    BOOST_TEST(whole_hints(api) == nullptr);
+    BOOST_TEST((extension_table(api, KVC_HINTS_EXTENSION, &kvc_hints_api::hint,
+                                &kvc_hints_api::pin) == &hints_of_a_plugin));
+  }
+  hints_of_a_plugin.struct_size = sizeof(kvc_hints_api);
+  hints_of_a_plugin.hint = nullptr;
+  BOOST_TEST(whole_hints(api) == nullptr);
+}
 
 BOOST_AUTO_TEST_CASE(a_complete_library_is_loaded_and_its_optional_slots_answer_unsupported) {
   const auto result = load_connector(hand_made("complete"));
