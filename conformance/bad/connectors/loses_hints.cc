@@ -1,19 +1,18 @@
 // Refuses hints as it should, and forgets those that it takes.
 #include <kvc/kvc_hints.h>
 
+#include "conformance/bad/hints.h"
 #include "conformance/bad/wrapped.h"
+
+using kvc::bad::right_hints;
 
 namespace {
 
-const kvc_hints_api& right_table() {
-  return kvc::bad::right_extension<kvc_hints_api>(KVC_HINTS_EXTENSION);
-}
-
 kvc_status hint(kvc_sched* s, const kvc_hint_in* in) noexcept {
-  const kvc_status status = right_table().hint(s, in);
+  const kvc_status status = right_hints().hint(s, in);
   if (status != KVC_OK) return status;
   const kvc_hint_in none{sizeof none, 0, in->request, KVC_PRIORITY_NORMAL, 0, 0};
-  return right_table().hint(s, &none);
+  return right_hints().hint(s, &none);
 }
 
 kvc_hints_api wrong(kvc_hints_api table) {
@@ -24,6 +23,6 @@ kvc_hints_api wrong(kvc_hints_api table) {
 }  // namespace
 
 void kvc::bad::spoil(kvc_plugin_api& table) {
-  static const kvc_hints_api mine = wrong(right_table());
+  static const kvc_hints_api mine = wrong(right_hints());
   replace_extension(table, KVC_HINTS_EXTENSION, &mine);
 }

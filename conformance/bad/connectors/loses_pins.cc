@@ -1,17 +1,16 @@
 // Answers pins as it should, and holds nothing.
 #include <kvc/kvc_hints.h>
 
+#include "conformance/bad/hints.h"
 #include "conformance/bad/wrapped.h"
+
+using kvc::bad::right_hints;
 
 namespace {
 
-const kvc_hints_api& right_table() {
-  return kvc::bad::right_extension<kvc_hints_api>(KVC_HINTS_EXTENSION);
-}
-
 kvc_status pin(kvc_sched* s, const kvc_pin_in* in, kvc_pin_out* out) noexcept {
-  const kvc_status status = right_table().pin(s, in, out);
-  if (status == KVC_OK && out->pin != 0) static_cast<void>(right_table().unpin(s, out->pin));
+  const kvc_status status = right_hints().pin(s, in, out);
+  if (status == KVC_OK && out->pin != 0) static_cast<void>(right_hints().unpin(s, out->pin));
   return status;
 }
 
@@ -23,6 +22,6 @@ kvc_hints_api wrong(kvc_hints_api table) {
 }  // namespace
 
 void kvc::bad::spoil(kvc_plugin_api& table) {
-  static const kvc_hints_api mine = wrong(right_table());
+  static const kvc_hints_api mine = wrong(right_hints());
   replace_extension(table, KVC_HINTS_EXTENSION, &mine);
 }
