@@ -75,6 +75,10 @@ struct Job {
   Tokens end;
   Tokens from_disk;                 // loads: so many of them are read from disk first
   std::uint64_t gate_beats_ns = 0;  // loads: a probe of the cost gate (CostGate::loaded)
+  // Loads that wait, as PlanFlow::next_plan_has counts them: copies of those up to this one, and
+  // whether one of them reads from disk.
+  std::uint64_t copies_in_line = 0;
+  bool fills_in_line = false;
   std::uint64_t copies = 0;
   std::uint64_t entries = 0;              // stores: copies that close one
   std::vector<std::uint64_t> ended_bits;  // one per rank
@@ -183,13 +187,9 @@ class JobTable {
   // The oldest job of the kind that waits for a plan, or null; pop takes it out.
   [[nodiscard]] Job* waiting(JobKind kind);
   void pop_waiting(JobKind kind);
-  // Oldest first.
-  template <class Visit>
-  void for_each_waiting(JobKind kind, Visit visit) const {
-    for (std::uint32_t at = (kind == JobKind::load ? loads_ : stores_).first; at != 0;
-         at = pool_[at - 1]->next_waiting) {
-      visit(static_cast<const Job&>(*pool_[at - 1]));
-    }
+  // The one that waits behind it, or null. Requires: the job waits.
+  [[nodiscard]] Job* next_waiting(const Job& job) {
+    return job.next_waiting == 0 ? nullptr : pool_[job.next_waiting - 1].get();
   }
   // Jobs that are not ended, in no order.
   [[nodiscard]] std::size_t open() const { return open_.size(); }

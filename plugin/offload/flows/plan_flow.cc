@@ -95,20 +95,23 @@ void PlanFlow::preempt(std::span<const RequestId> ids) {
   }
 }
 
-// As encode_waiting_loads goes about it.
-bool PlanFlow::next_plan_has(JobId wanted) {
-  std::uint64_t copies = 0;
-  bool found = false;
-  bool fills = false;
-  core_.jobs.for_each_waiting(JobKind::load, [&](const Job& job) {
-    if (found) return;
-    found = job.id == wanted;
+// As encode_waiting_loads goes about it. Each load that waits is looked at once: what stands before
+// it in the line does not change until the plan is made.
+bool PlanFlow::next_plan_has(const Job& wanted) {
+  while (counted_ == nullptr || counted_->id < wanted.id) {
+    KVC_OP(job, 1);
+    Job* const job = counted_ == nullptr ? core_.jobs.waiting(JobKind::load)
+                                         : core_.jobs.next_waiting(*counted_);
+    KVC_CHECK(job != nullptr);
+    const std::uint64_t before = counted_ == nullptr ? 0 : counted_->copies_in_line;
+    job->copies_in_line = before + job->copies + job_copies;
     // How much of the disk the plan reads is known when it is made.
-    fills = fills || core_.disk.fill_bytes(job.id) != 0;
-    copies += job.copies + job_copies;
-  });
-  if (!found || fills || copies + waiting_stores_ > copies_max_) return false;
-  promised_ = std::max(promised_, copies);
+    job->fills_in_line =
+        (counted_ != nullptr && counted_->fills_in_line) || core_.disk.fill_bytes(job->id) != 0;
+    counted_ = job;
+  }
+  if (wanted.fills_in_line || wanted.copies_in_line + waiting_stores_ > copies_max_) return false;
+  promised_ = std::max(promised_, wanted.copies_in_line);
   return true;
 }
 
@@ -121,7 +124,7 @@ Status PlanFlow::load_in_step(RequestId request, JobId id) {
   if (job->planned) {
     return {Code::state, fmt::format("request {}: load job {} was in a plan already", request, id)};
   }
-  if (job->without_copies || job->copies == 0 || !next_plan_has(id)) return {Code::later, {}};
+  if (job->without_copies || job->copies == 0 || !next_plan_has(*job)) return {Code::later, {}};
   core_.counters.loads_in_step += job->in_step ? 0 : 1;
   job->in_step = true;
   core_.requests[index].in_step = true;
@@ -264,6 +267,7 @@ void PlanFlow::encode_waiting_loads() {
     core_.jobs.pop_waiting(JobKind::load);
   }
   promised_ = 0;
+  counted_ = nullptr;
 }
 
 void PlanFlow::encode_waiting_stores() {

@@ -58,7 +58,7 @@ class PlanFlow {
   [[nodiscard]] std::uint64_t room_for_new() const;
   // Whether every load that waits, up to this one, is going to be in the next plan; then it stays
   // so.
-  [[nodiscard]] bool next_plan_has(JobId job);
+  [[nodiscard]] bool next_plan_has(const Job& wanted);
 
   SchedulerCore& core_;
   Admissions& admissions_;
@@ -74,9 +74,10 @@ class PlanFlow {
   std::uint64_t load_copies_ = 0;  // of the longest load
   // Copies of store jobs that no plan has yet, and job_copies each.
   std::uint64_t waiting_stores_ = 0;
-  std::uint64_t promised_ = 0;   // of loads that the next plan has for sure, counted like those
-  std::uint64_t disk_room_ = 0;  // bytes of a plan for disk jobs
-  std::uint64_t fill_room_ = 0;  // of them that fills may still take in the plan at hand
+  const Job* counted_ = nullptr;  // the last load in line whose copies_in_line is right; null: none
+  std::uint64_t promised_ = 0;    // of loads that the next plan has for sure, counted like those
+  std::uint64_t disk_room_ = 0;   // bytes of a plan for disk jobs
+  std::uint64_t fill_room_ = 0;   // of them that fills may still take in the plan at hand
   std::vector<PlannedJob> jobs_;
   std::vector<HeldBlock> held_;
   std::vector<RequestIndex> rows_;  // of the last step; a guess

@@ -105,6 +105,39 @@ BOOST_AUTO_TEST_CASE(states_fill_a_plan_to_its_last_copy) {
   BOOST_TEST(refused);
 }
 
+// kvc_layerwise.h: what was promised is in the next plan; in whatever order the engine asks.
+BOOST_AUTO_TEST_CASE(loads_in_step_are_promised_as_far_as_the_plan_has_room) {
+  OpenLimits limits = limits_of();
+  limits.max_total_tokens = limits.max_prompt_tokens = Tokens{65};
+  constexpr std::uint64_t each = 6;  // four copies, and two for the entry of the job
+  for (std::uint64_t room = each; room < 4 * each; ++room) {
+    for (const bool backwards : {false, true}) {
+      SimpleCpuSchedulerOptions options;
+      options.plan_bytes_max = plan_bytes(1, room);
+      options.single_flight = false;
+      Rig rig(fa16(), 64, options, limits);
+      rig.serve(1, tokens_of(1, 65), 1);
+      std::vector<JobId> jobs;
+      for (RequestId id = 2; id <= 4; ++id) {
+        rig.begin(id, tokens_of(1, 65));
+        BOOST_REQUIRE(rig.hit(id) == 64U);
+        jobs.push_back(rig.alloc(id, 64, rig.fresh_tables(65, static_cast<BlockId>(10 * id))));
+      }
+      BOOST_TEST_CONTEXT("room for " << room << (backwards ? ", backwards" : "")) {
+        std::set<JobId> promised;
+        for (std::size_t i = 0; i < jobs.size(); ++i) {
+          const std::size_t at = backwards ? jobs.size() - 1 - i : i;
+          const Code code = rig.role->load_in_step(2 + at, jobs[at]).code;
+          BOOST_TEST((code == (each * (at + 1) <= room ? Code::ok : Code::later)));
+          if (code == Code::ok) promised.insert(jobs[at]);
+        }
+        for (const PlanCopyOf& job : rig.step()) promised.erase(job.job);
+        BOOST_TEST(promised.empty());
+      }
+    }
+  }
+}
+
 // kvc.h, build_store_jobs: loads may wait for a plan with room, stores that were handed out may
 // not.
 BOOST_AUTO_TEST_CASE(stores_of_finished_requests_are_in_the_next_plan_before_loads) {

@@ -96,6 +96,23 @@ void run_one(Rig& rig, RequestId id) {
 const Layout attention{{full(16)}, 16, 16, 1};
 const Layout with_window{{full(16), sliding(16, 48)}, 16, 16, 1};
 
+// With 64 tokens stored that any number of requests load at the same time.
+std::unique_ptr<Rig> shared_rig() {
+  SimpleCpuSchedulerOptions options;
+  options.single_flight = false;
+  auto rig = std::make_unique<Rig>(attention, 100, options, wide_limits());
+  rig->checks = false;
+  rig->serve(1, tokens_of(1, 65), 1);
+  return rig;
+}
+
+// The request loads them; its job waits for a plan.
+JobId waiting_load(Rig& rig, RequestId id) {
+  BOOST_REQUIRE(rig.begin(id, tokens_of(1, 65)) == Code::ok);
+  BOOST_REQUIRE(rig.hit(id) == 64u);
+  return rig.alloc(id, 64, rig.fresh_tables(65, static_cast<BlockId>(5 * id)));
+}
+
 // Runs `call` on a role that has nothing else to do, and on one where 100 requests of 1,600 tokens
 // have open stores, and demands that both visit the same.
 template <class Call>
@@ -196,6 +213,36 @@ BOOST_AUTO_TEST_CASE(a_lookup_and_a_load_visit_the_hit) {
       rig.alloc(501, 480, rig.fresh_tables(481, 2000));
     });
   });
+}
+
+// However many wait, and in whatever order they are asked for.
+BOOST_AUTO_TEST_CASE(loads_in_step_look_at_each_load_that_waits_once) {
+  for (const RequestId count : {20U, 200U}) {
+    for (const bool backwards : {false, true}) {
+      std::unique_ptr<Rig> rig = shared_rig();
+      std::vector<JobId> jobs;
+      for (RequestId i = 0; i < count; ++i) jobs.push_back(waiting_load(*rig, 2 + i));
+      const OpCounts ops = ops_of([&] {
+        for (RequestId i = 0; i < count; ++i) {
+          const RequestId at = backwards ? count - 1 - i : i;
+          BOOST_TEST((rig->role->load_in_step(2 + at, jobs[at]).code == Code::ok));
+        }
+      });
+      BOOST_TEST(ops[Op::job] == count, text_of(ops));
+      BOOST_TEST(rig->step().size() == count);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_load_in_step_that_is_asked_for_at_once_looks_at_itself_alone) {
+  std::unique_ptr<Rig> rig = shared_rig();
+  for (RequestId id = 2; id < 100; ++id) {
+    const JobId job = waiting_load(*rig, id);
+    const OpCounts ops =
+        ops_of([&] { BOOST_TEST((rig->role->load_in_step(id, job).code == Code::ok)); });
+    BOOST_TEST(ops[Op::job] == 1u, text_of(ops));
+    if (id % 10 == 0) BOOST_TEST(!rig->step().empty());  // the line begins anew
+  }
 }
 
 BOOST_AUTO_TEST_CASE(boundary_stats_visit_nothing) {
