@@ -479,6 +479,42 @@ BOOST_AUTO_TEST_CASE(a_store_needs_every_rank) {  // K2-15, R-681
   rig.check_quiet();
 }
 
+// docs/semantics.md, "Plans that do not come": nobody can end them, and nobody else pays for it.
+BOOST_AUTO_TEST_CASE(jobs_of_a_plan_that_a_rank_never_got_stay_open_and_serve_nobody) {
+  OpenLimits limits = limits_of();
+  limits.ranks = 2;
+  Rig rig(fa16(), 64, {}, limits);
+  const auto run = [&rig](RequestId id) {
+    const TokenIds prompt = tokens_of(static_cast<std::uint32_t>(id), 65);
+    rig.begin(id, prompt);
+    const Tables tables = rig.fresh_tables(65, static_cast<BlockId>(10 * id));
+    rig.alloc(id, 0, tables);
+    return rig.step({{id, 65, tables}})[0].job;
+  };
+  const JobId lost_store = run(1);  // only rank 0 has this plan
+  rig.report(lost_store, 0);
+  rig.finish(run(2));
+  rig.begin(3, tokens_of(1, 65));
+  BOOST_TEST(rig.hit(3) == 0u);
+  rig.begin(4, tokens_of(2, 65));
+  BOOST_REQUIRE(rig.hit(4) == 64u);
+  const JobId lost_load = rig.alloc(4, 64, rig.fresh_tables(65, 40));
+  rig.step();
+  BOOST_TEST(rig.report(lost_load, 0).verdicts.empty());
+  BOOST_TEST((rig.lookup_code(4) == Code::state));
+  for (const RequestId id : {1U, 2U, 3U, 4U}) rig.end(id, id <= 2 ? 65 : 0);
+  rig.host.now += 3'600'000'000'000;
+  rig.step();
+  BOOST_TEST(rig.role->pending().store_jobs == 1u);
+  BOOST_TEST(rig.role->pending().load_jobs == 1u);
+  BOOST_TEST(rig.role->pending().held_blocks == 8u);
+  BOOST_TEST(rig.offers().pending == 4u);
+  BOOST_TEST((rig.role->reset(true).code == Code::later));
+  BOOST_TEST((rig.role->reset(true).code == Code::later));
+  BOOST_TEST(rig.role->pending().held_blocks == 8u);
+  BOOST_TEST(rig.stat("host_slots_leaked_now") == 0u);
+}
+
 BOOST_AUTO_TEST_CASE(a_report_is_used_once) {  // K3-21
   Rig rig(fa16());
   rig.begin(1, tokens_of(1, 33));
