@@ -7,6 +7,7 @@
 #include "config/shared_options.h"
 #include "host_stub/engine/engine.h"
 #include "host_stub/tools/report_text.h"
+#include "plugin/core/disk_room.h"
 
 namespace kvc::host {
 namespace {
@@ -78,6 +79,61 @@ void warn_of_pool(Capacity& c, std::uint64_t prompt) {
   }
 }
 
+// Requires: c.groups and c.chunk_blocks are there.
+Status count_disk(const CapacityQuestion& question, Capacity& c) {
+  DiskCapacity& d = c.disk;
+  d.paths = question.disk_paths;
+  if (d.paths == 0) return {};
+  d.bytes = question.disk_bytes;
+  const std::uint64_t budget = disk::budget_bytes(d.bytes, d.paths);
+  std::uint64_t one_of_each = 0;
+  std::uint64_t smallest = UINT64_MAX;
+  for (const GroupCapacity& g : c.groups) {
+    const std::uint64_t entry = disk::entry_bytes(g.chunk_blocks * c.block_bytes);
+    d.entry_bytes = std::max(d.entry_bytes, entry);
+    smallest = std::min(smallest, entry);
+    one_of_each += entry;
+    d.prompt_bytes += g.prompt_room / g.chunk_blocks * entry;
+  }
+  if (budget < disk::entries_least * one_of_each) {
+    return {Code::arg,
+            fmt::format("connector would refuse the options: [disk] bytes = {} in {} path{} is {} "
+                        "for blocks, and has no room for {} of every group, which take {}",
+                        d.bytes, d.paths, d.paths == 1 ? "" : "s", budget, disk::entries_least,
+                        disk::entries_least * one_of_each)};
+  }
+  if (d.entry_bytes == 0) return {};
+  const std::uint64_t entries = std::min(budget / d.entry_bytes, disk::entries_most);
+  if (budget / smallest > disk::entries_most) {
+    c.warnings.push_back(fmt::format(
+        "[disk] bytes = {} is room for {} slots, of which {} can be used: no more are counted",
+        d.bytes, budget / smallest, disk::entries_most));
+  }
+  d.blocks = entries * c.chunk_blocks;
+  if (!c.grows && d.bytes >= c.host_bytes && d.blocks < c.blocks) {
+    c.warnings.push_back(fmt::format(
+        "the disk tier of {} holds {} blocks, the host pool {}: {} bytes of blocks take {} there",
+        bytes_text(d.bytes), d.blocks, c.blocks, c.chunk_blocks * c.block_bytes, d.entry_bytes));
+  }
+  return {};
+}
+
+std::string disk_text(const Capacity& c, std::uint64_t prompt_tokens) {
+  const DiskCapacity& d = c.disk;
+  if (d.paths == 0) return {};
+  std::string out = fmt::format(
+      "the disk tier: not opened, its folders were not looked at; {} in {} path{} on each rank "
+      "would hold {} blocks, {} {}\n",
+      bytes_text(d.bytes), d.paths, d.paths == 1 ? "" : "s", d.blocks, bytes_text(d.entry_bytes),
+      c.chunk_blocks == 1 ? "each" : fmt::format("for {} of them", c.chunk_blocks));
+  if (d.prompt_bytes == 0) return out;
+  const double hits = static_cast<double>(disk::budget_bytes(d.bytes, d.paths)) /
+                      static_cast<double>(d.prompt_bytes);
+  return out + fmt::format("it would hold {:.1f} hits of {} tokens ({} each): {:.0f} tokens\n",
+                           hits, prompt_tokens, bytes_text(d.prompt_bytes),
+                           hits * static_cast<double>(prompt_tokens));
+}
+
 }  // namespace
 
 Result<Capacity> capacity_of(const LoadedConnector& connector, const CapacityQuestion& question) {
@@ -88,7 +144,7 @@ Result<Capacity> capacity_of(const LoadedConnector& connector, const CapacityQue
   options.max_prompt_tokens = question.prompt_tokens;
   options.max_total_tokens = question.prompt_tokens + 1;
   options.token_budget = question.prompt_tokens;
-  // The folders of a disk tier may be those of an engine that runs.
+  // The folders of a disk tier may be those of an engine that runs: count_disk says what it holds.
   const auto without_disk =
       config::without_disk(question.connector_toml, "the connector's options");
   if (!without_disk.ok()) return Status{Code::arg, without_disk.error().text};
@@ -132,6 +188,7 @@ Result<Capacity> capacity_of(const LoadedConnector& connector, const CapacityQue
   c.host_bytes = c.grows ? 0 : c.blocks * c.block_bytes;
   warn_of_blocks(c, question.prompt_tokens);
   warn_of_pool(c, question.prompt_tokens);
+  if (Status s = count_disk(question, c); !s.ok()) return s;
   return c;
 }
 
@@ -160,7 +217,7 @@ std::string capacity_text(const Capacity& c, std::uint64_t prompt_tokens) {
   }
   out += fmt::format("its index: {} when empty, in the scheduler's process\n",
                      bytes_text(c.index_bytes));
-  return out;
+  return out + disk_text(c, prompt_tokens);
 }
 
 }  // namespace kvc::host

@@ -17,6 +17,17 @@ struct CapacityQuestion {
   std::uint64_t device_blocks = 0;  // of the engine; 0: what one longest request needs
   std::string connector_toml;
   std::uint32_t blocks_per_chunk = 1;  // as the options have it
+  std::uint64_t disk_bytes = 0;        // [disk] bytes, per rank; counts if there are paths
+  std::uint64_t disk_paths = 0;        // 0: there is no disk tier
+};
+
+// What the disk tier of the options would hold, as its format says it: nothing was opened.
+struct DiskCapacity {
+  std::uint64_t paths = 0;         // 0: there is none
+  std::uint64_t bytes = 0;         // on each rank, of all paths together
+  std::uint64_t entry_bytes = 0;   // of the largest slot with what stands around it
+  std::uint64_t blocks = 0;        // where all slots are the largest
+  std::uint64_t prompt_bytes = 0;  // of what one longest prompt needs there to be a hit
 };
 
 struct GroupCapacity {
@@ -31,20 +42,23 @@ struct GroupCapacity {
 struct Capacity {
   std::vector<GroupCapacity> groups;  // the cacheable ones
   std::uint64_t ranks = 0;
-  std::uint64_t block_bytes = 0;      // one block of one group on one rank
-  std::uint64_t chunk_blocks = 1;     // that share a slot, of the group with the most
-  std::uint64_t slots = 0;            // that the tier has, of chunk_blocks blocks each
-  std::uint64_t blocks = 0;           // that the tier holds, of all groups together
-  std::uint64_t host_bytes = 0;       // blocks x block_bytes, per rank
-  std::uint64_t prompt_blocks = 0;    // of one longest prompt, with what its slots leave unused
-  std::uint64_t index_bytes = 0;      // of the scheduler role, when it is empty
-  bool grows = false;                 // an unlimited pool
+  std::uint64_t block_bytes = 0;    // one block of one group on one rank
+  std::uint64_t chunk_blocks = 1;   // that share a slot, of the group with the most
+  std::uint64_t slots = 0;          // that the tier has, of chunk_blocks blocks each
+  std::uint64_t blocks = 0;         // that the tier holds, of all groups together
+  std::uint64_t host_bytes = 0;     // blocks x block_bytes, per rank
+  std::uint64_t prompt_blocks = 0;  // of one longest prompt, with what its slots leave unused
+  std::uint64_t index_bytes = 0;    // of the scheduler role, when it is empty
+  bool grows = false;               // an unlimited pool
+  DiskCapacity disk;
   std::vector<std::string> warnings;  // one line each: what cannot work, or not well
 };
 
 // Opens the connector on the model with little device memory and asks it what it has: the answer is
-// the connector's own. Errors: whatever refuses, as Engine::make; a text that begins with
-// "connector " is the connector's refusal of the options.
+// the connector's own. Its disk tier is counted and never opened: the folders may be those of an
+// engine that runs, and no file is made or read. Errors: whatever refuses, as Engine::make; a text
+// that begins with "connector " is the connector's refusal of the options, or what it would say of
+// a disk tier that is too small.
 Result<Capacity> capacity_of(const LoadedConnector& connector, const CapacityQuestion& question);
 
 // A table for people; every line ends in a newline.

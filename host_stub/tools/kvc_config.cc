@@ -129,6 +129,8 @@ Result<Capacity> measure(const Arguments& a, const config::ConnectorFile& file,
   question.device_blocks = a.device_blocks;
   question.connector_toml = file.options;
   question.blocks_per_chunk = file.blocks_per_chunk;
+  question.disk_bytes = file.disk.bytes;
+  question.disk_paths = file.disk.paths.size();
   auto capacity = capacity_of(connector, question);
   if (capacity.ok() && a.bytes_per_token == 0) {
     capacity.value().warnings.push_back(fmt::format(

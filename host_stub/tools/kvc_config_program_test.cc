@@ -126,6 +126,60 @@ BOOST_AUTO_TEST_CASE(a_pool_of_chunks_is_measured_in_blocks) {
   BOOST_TEST(has(odd.out, "(68 blocks each)"), odd.out << odd.err);
 }
 
+// A place of docs/formats/disk.md: 256 + 16 * 512 bytes up to a multiple of 4096, and a record of
+// 128: 12416 bytes. 64 KiB a path are no blocks'.
+BOOST_AUTO_TEST_CASE(a_disk_tier_is_counted_and_its_folders_are_left_alone) {
+  const std::string folder_text = (folder / "tier").string();
+  const auto with_disk = [&](const std::string& kind, const std::string& chunk,
+                             const std::string& bytes) {
+    return run({"check",
+                file("[connector]\nkind = \"" + kind + "\"\n" + chunk +
+                     "[host]\nbytes = \"16MiB\"\n[disk]\npaths = [\"" + folder_text +
+                     "\"]\nbytes = " + bytes + "\n"),
+                "--model", model("llama"), "--prompt-tokens", "4096", "--bytes-per-token", "512",
+                "--strict"});
+  };
+  for (const std::string kind : {"simple_cpu", "offloading"}) {
+    const Outcome out = with_disk(kind, "", std::to_string(12'416 * 2'560 + 65'536));
+    BOOST_TEST(out.code == 0, out.err);
+    BOOST_TEST(has(out.out,
+                   "the disk tier: not opened, its folders were not looked at; 30.4 MiB in 1 path "
+                   "on each rank would hold 2560 blocks, 12.1 KiB each\n"),
+               out.out);
+    BOOST_TEST(
+        has(out.out, "it would hold 10.0 hits of 4096 tokens (3.03 MiB each): 40960 tokens\n"),
+        out.out);
+  }
+  // Four blocks and their header: 36864 bytes.
+  const Outcome four =
+      with_disk("offloading", "blocks_per_chunk = 4\n", std::to_string(36'992 * 640 + 65'536));
+  BOOST_TEST(has(four.out, "would hold 2560 blocks, 36.1 KiB for 4 of them\n"),
+             four.out << four.err);
+  BOOST_TEST(has(four.out, "it would hold 10.0 hits of 4096 tokens"), four.out);
+  // As many bytes as the host pool, and fewer blocks.
+  const Outcome fewer = with_disk("simple_cpu", "", "\"16MiB\"");
+  BOOST_TEST(fewer.code == 1);
+  BOOST_TEST(
+      has(fewer.err, "holds 1345 blocks, the host pool 2048: 8192 bytes of blocks take 12416"),
+      fewer.err);
+  BOOST_TEST(!boost::filesystem::exists(folder_text));
+  BOOST_TEST(!has(on("llama", "2048", {"--prompt-tokens", "4096"}).out, "disk"));
+}
+
+// What the connector refuses where it has the tier opened.
+BOOST_AUTO_TEST_CASE(a_disk_tier_without_room_for_two_blocks_is_code_1) {
+  const Outcome out = run(
+      {"check",
+       file("[connector]\nkind = \"simple_cpu\"\n[host]\nbytes = \"64MiB\"\n[disk]\npaths = [\"" +
+            (folder / "tier").string() + "\"]\nbytes = \"1MiB\"\n"),
+       "--model", model("llama"), "--prompt-tokens", "64", "--bytes-per-token", "65536"});
+  BOOST_TEST(out.code == 1, out.out);
+  BOOST_TEST(has(out.err,
+                 "[disk] bytes = 1048576 in 1 path is 983040 for blocks, and has no room "
+                 "for 2 of every group, which take 2105600"),
+             out.err);
+}
+
 BOOST_AUTO_TEST_CASE(the_table_of_the_layer_is_accepted) {
   const std::string text =
       "[layer]\nnext = \"build/dev/lib/libkvc_simple_cpu.so\"\n"

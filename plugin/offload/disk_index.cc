@@ -5,11 +5,12 @@
 #include <algorithm>
 #include <cstring>
 
+#include "plugin/core/disk_room.h"
+
 namespace kvc {
 
 namespace {
 
-constexpr std::uint64_t entries_most = std::uint64_t{1} << 28U;
 constexpr std::size_t drops_reserved = 4096;
 
 }  // namespace
@@ -28,13 +29,13 @@ Status DiskIndex::resize(const DiskSizes& sizes) {
     least = std::min(least, cost);
     all += cost;
   }
-  if (all == 0 || sizes.budget_bytes < 2 * all) {
+  if (all == 0 || sizes.budget_bytes < disk::entries_least * all) {
     return {Code::arg,
             fmt::format("a disk tier of {} bytes a rank has no room for two blocks of every group, "
                         "which take {}",
-                        sizes.budget_bytes, 2 * all)};
+                        sizes.budget_bytes, disk::entries_least * all)};
   }
-  entries_ = std::min(sizes.budget_bytes / least, entries_most);
+  entries_ = std::min(sizes.budget_bytes / least, disk::entries_most);
   Result<TierIndex> made = TierIndex::make(geometry_, {.key_bytes = key_bytes_,
                                                        .slots = entries_,
                                                        .open_runs = sizes.open_runs,

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <span>
 
+#include "plugin/core/disk_room.h"  // place_bytes and what it is made of
 #include "plugin/core/result.h"
 
 namespace kvc::disk {
@@ -19,12 +20,8 @@ inline constexpr std::uint32_t record_magic = 0x5843564B;      // "KVCX"
 inline constexpr std::uint32_t inventory_magic = 0x5643564B;   // "KVCV"
 inline constexpr std::uint16_t format_version = 1;
 
-// Every transfer of block bytes begins and ends at multiples of this: what O_DIRECT needs anywhere.
-inline constexpr std::size_t alignment = 4096;
 inline constexpr std::size_t superblock_bytes = 4096;
 inline constexpr std::size_t superblock_header_bytes = 128;
-inline constexpr std::size_t block_header_bytes = 256;
-inline constexpr std::size_t record_bytes = 128;
 inline constexpr std::size_t inventory_header_bytes = 64;
 inline constexpr std::size_t inventory_entry_bytes = 96;
 inline constexpr std::size_t key_bytes_max = 32;
@@ -95,11 +92,6 @@ struct Record {
 
   friend bool operator==(const Record&, const Record&) = default;
 };
-
-// Bytes of a place for blocks of `payload` bytes.
-[[nodiscard]] constexpr std::uint64_t place_bytes(std::uint64_t payload) {
-  return (block_header_bytes + payload + alignment - 1) / alignment * alignment;
-}
 
 // Requires: out.size() == superblock_bytes.
 void write_superblock(const Superblock& block, std::span<std::uint8_t> out);

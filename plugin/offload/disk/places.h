@@ -48,7 +48,7 @@ class Places {
   [[nodiscard]] std::uint64_t payload() const { return payload_; }
   // Bytes of a place in the file, and of a place with its record.
   [[nodiscard]] std::uint64_t stride() const { return place_bytes(payload_); }
-  [[nodiscard]] std::uint64_t cost() const { return stride() + record_bytes; }
+  [[nodiscard]] std::uint64_t cost() const { return entry_bytes(payload_); }
   [[nodiscard]] std::uint32_t size() const { return size_; }
   // Requires: place < size().
   [[nodiscard]] const Place& at(std::uint32_t place) const { return place_[place]; }

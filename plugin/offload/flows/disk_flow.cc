@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "plugin/core/disk_room.h"
+
 namespace kvc {
 
 namespace {
@@ -11,8 +13,6 @@ namespace {
 constexpr std::size_t notes_max = std::size_t{1} << 14U;
 constexpr std::uint32_t fills_max = 64;
 constexpr std::uint64_t entries_per_run = 4096;
-// Of a folder beside its blocks: the superblock, the lock, the probe, and what is being rewritten.
-constexpr std::uint64_t fixed_bytes_per_path = std::uint64_t{64} << 10U;
 
 std::uint64_t path_entries_of(const Geometry& geometry, Tokens total) {
   constexpr std::uint64_t unbounded = 65'536;
@@ -69,8 +69,7 @@ Status DiskFlow::set_ranks(std::span<const RankInfo> ranks, std::uint64_t open_r
   DiskSizes sizes;
   // Those of requests, and of what is restored or demoted at the moment.
   sizes.open_runs = open_runs == 0 ? 0 : open_runs + 8;
-  sizes.budget_bytes =
-      options_.bytes - std::min(options_.bytes, options_.paths * fixed_bytes_per_path);
+  sizes.budget_bytes = disk::budget_bytes(options_.bytes, options_.paths);
   for (const RankInfo& rank : ranks) {
     if (rank.inventory.empty()) {
       return {Code::arg, fmt::format("rank {} has no disk tier, and this scheduler's options have "
@@ -78,7 +77,7 @@ Status DiskFlow::set_ranks(std::span<const RankInfo> ranks, std::uint64_t open_r
                                      rank.rank, options_.bytes)};
     }
     for (const SlotClass& c : rank.classes) {
-      const std::uint64_t cost = disk::place_bytes(c.bytes_per_block.n) + disk::record_bytes;
+      const std::uint64_t cost = disk::entry_bytes(c.bytes_per_block.n);
       for (const GroupId g : geometry_.cacheable()) {
         if ((c.group_mask >> g & 1U) == 0) continue;
         sizes.cost_of_group[g] = std::max(sizes.cost_of_group[g], cost);
