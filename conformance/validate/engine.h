@@ -97,6 +97,9 @@ class Registry {
   static Registry& of_process();
 
   [[nodiscard]] std::shared_ptr<Side> find(const void* handle);
+  // The engine got a table of the connector that the layer does not stand before: calls of it, and
+  // what they leave in last_error, are not seen.
+  std::atomic<bool> unseen_calls{false};
   void add(const std::shared_ptr<Side>& side);
   void remove(const void* handle);
   // The engine that this open belongs to: the one with the same self pointer, namespace and

@@ -90,7 +90,10 @@ const void* extension(kvc_bytes id) noexcept {
   const kvc_plugin_api* next = named_next(&why);
   if (next == nullptr) next = Registry::of_process().first_next();
   const void* const table = next == nullptr ? nullptr : next->extension(id);
-  return table == nullptr ? nullptr : checked_extension(name, table);
+  if (table == nullptr) return nullptr;
+  const void* const checked = checked_extension(name, table);
+  if (checked == table) Registry::of_process().unseen_calls = true;
+  return checked;
 }
 
 }  // namespace slots

@@ -84,7 +84,9 @@ kvc_status last_error(Slot slot, const Handle* h, char* buf, std::uint64_t cap,
   });
   if (needed != nullptr && mine != not_set) *needed = mine;
   check_query(call, before, buf, cap, needed != nullptr, status, mine);
-  if (needed != nullptr && mine != not_set && status != KVC_E_ARG && failed != (mine != 0)) {
+  const bool unseen = mine != 0 && Registry::of_process().unseen_calls;
+  if (needed != nullptr && mine != not_set && status != KVC_E_ARG && failed != (mine != 0) &&
+      !unseen) {
     call.find("KVC-P-010", failed
                                ? std::string("a call failed, and there is no text")
                                : fmt::format("no call failed, and there are {} bytes of text: '{}'",

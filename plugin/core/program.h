@@ -5,7 +5,7 @@
 
 namespace kvc {
 
-// What --version prints, without a newline: "kvc-run 0.9.0".
+// What --version prints, without a newline: "kvc-run 1.0.0".
 [[nodiscard]] std::string version_line(std::string_view program);
 
 // What main returns: `code`, or, where stdout did not take all that was printed, a line on stderr

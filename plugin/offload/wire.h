@@ -69,10 +69,13 @@ template <class... Args>
   return {Code::arg, fmt::format("{}: ", format) + fmt::format(text, std::forward<Args>(args)...)};
 }
 
+// Whether a checksum stands in a header and is compared. Without one its place is 0.
+enum class Sum : bool { none, whole };
+
 // Whether `bytes` are a whole of this format as far as its header tells. Code::arg with the
 // numbers; any bytes may be given.
 [[nodiscard]] inline Status check_header(std::span<const std::uint8_t> bytes,
-                                         const HeaderRules& rules) {
+                                         const HeaderRules& rules, Sum summed = Sum::whole) {
   const char* name = rules.format;
   if (bytes.size() < rules.header_bytes) {
     return bad(name, "{} bytes are shorter than the header of {}", bytes.size(),
@@ -91,9 +94,11 @@ template <class... Args>
   if (const auto total = get<std::uint64_t>(p + at_total); total != bytes.size()) {
     return bad(name, "{} bytes given, {} named in the header", bytes.size(), total);
   }
-  const auto stored = get<std::uint64_t>(p + rules.checksum);
-  if (const auto sum = checksum(bytes, rules.checksum); sum != stored) {
-    return bad(name, "checksum {:#018x} does not match the bytes ({:#018x})", stored, sum);
+  if (summed == Sum::whole) {
+    const auto stored = get<std::uint64_t>(p + rules.checksum);
+    if (const auto sum = checksum(bytes, rules.checksum); sum != stored) {
+      return bad(name, "checksum {:#018x} does not match the bytes ({:#018x})", stored, sum);
+    }
   }
   for (std::size_t i = 0; i < rules.reserved_bytes; i += 4) {
     if (get<std::uint32_t>(p + rules.reserved + i) != 0) {
@@ -104,7 +109,8 @@ template <class... Args>
 }
 
 // The leading fields and the zeroes of a header whose total is `bytes`, and, last, the checksum.
-inline void seal_header(std::span<std::uint8_t> bytes, const HeaderRules& rules) {
+inline void seal_header(std::span<std::uint8_t> bytes, const HeaderRules& rules,
+                        Sum summed = Sum::whole) {
   std::uint8_t* p = bytes.data();
   put(p + at_magic, rules.magic);
   put(p + at_version, rules.version);
@@ -113,7 +119,8 @@ inline void seal_header(std::span<std::uint8_t> bytes, const HeaderRules& rules)
   for (std::size_t i = 0; i < rules.reserved_bytes; i += 4) {
     put(p + rules.reserved + i, std::uint32_t{0});
   }
-  put(p + rules.checksum, checksum(bytes, rules.checksum));
+  put(p + rules.checksum,
+      summed == Sum::whole ? checksum(bytes, rules.checksum) : std::uint64_t{0});
 }
 
 }  // namespace kvc::wire

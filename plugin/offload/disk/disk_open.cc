@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <charconv>
 #include <fstream>
+#include <map>
 #include <new>
 #include <set>
 #include <thread>
@@ -141,7 +142,7 @@ Status DiskStore::open_folder() {
   owner.rank = options_.rank;
   owner.key_bytes = options_.key_bytes;
   body_->shared.sync = options_.sync;
-  body_->shared.checksum = options_.checksum;
+  body_->shared.summed = options_.checksum ? wire::Sum::whole : wire::Sum::none;
   if (Status s = open_superblock(); !s.ok()) return s;
   probe_direct();
   return {};
@@ -464,35 +465,58 @@ Status DiskStore::record_now(const Class& cls, const Record& record) {
   return n < 0 ? io_error(path_ + "/" + cls.name + ".index", "write", n) : Status{};
 }
 
-// A smaller budget than last time: free places give their bytes back, then the oldest blocks go.
+// Who goes first for a smaller budget: of the chain whose newest block is the oldest its end, so
+// that what stays can still be reached.
+void DiskStore::sort_by_leaving(std::vector<const Found*>& live) {
+  std::sort(live.begin(), live.end(), [](const Found* a, const Found* b) {
+    return a->entry.what.end_tokens > b->entry.what.end_tokens;
+  });
+  // The newest of what hangs on a key, itself included; what is deeper is known first.
+  std::map<Key, std::uint64_t> newest;
+  for (const Found* f : live) {
+    const Identity& what = f->entry.what;
+    const std::uint64_t own = std::max(newest[what.key], f->entry.sequence);
+    newest[what.key] = own;
+    if (what.has_parent) newest[what.parent] = std::max(newest[what.parent], own);
+  }
+  std::stable_sort(live.begin(), live.end(), [&](const Found* a, const Found* b) {
+    return newest.at(a->entry.what.key) < newest.at(b->entry.what.key);
+  });
+}
+
+// Gives the bytes of a place back. False: they cannot be.
+bool DiskStore::vacate(Class& cls, std::uint32_t place) {
+  counters_.dropped_budget += cls.places.at(place).use == Use::live ? 1 : 0;
+  cls.places.move(place, Use::leaving);
+  Record empty;
+  empty.place = place;
+  const std::uint64_t stride = cls.places.stride();
+  if (!record_now(cls, empty).ok() || files_.punch(cls.data_fd, place * stride, stride) < 0) {
+    say("the budget cannot be kept: bytes cannot be given back");
+    cls.places.move(place, Use::lost);
+    return false;
+  }
+  cls.places.move(place, Use::hole);
+  return true;
+}
+
+// A smaller budget than last time: free places give their bytes back, then blocks go.
 void DiskStore::fit_budget() {
-  while (used() > options_.budget) {
-    Class* from = nullptr;
-    std::uint32_t place = no_place;
-    for (const Use use : {Use::free, Use::bad, Use::live}) {
-      for (Class& c : classes_) {
-        const std::uint32_t p = c.places.first(use);
-        if (p == no_place) continue;
-        if (from == nullptr ||
-            (use == Use::live && c.places.at(p).sequence < from->places.at(place).sequence)) {
-          from = &c;
-          place = p;
-        }
-      }
-      if (from != nullptr) break;
+  for (const Use use : {Use::free, Use::bad}) {
+    for (Class& c : classes_) {
+      while (used() > options_.budget && c.places.first(use) != no_place)
+        if (!vacate(c, c.places.first(use))) return;
     }
-    if (from == nullptr) return;
-    counters_.dropped_budget += from->places.at(place).use == Use::live ? 1 : 0;
-    from->places.move(place, Use::leaving);
-    Record empty;
-    empty.place = place;
-    const std::uint64_t stride = from->places.stride();
-    if (!record_now(*from, empty).ok() || files_.punch(from->data_fd, place * stride, stride) < 0) {
-      say("the budget cannot be kept: bytes cannot be given back");
-      from->places.move(place, Use::lost);
-      return;
-    }
-    from->places.move(place, Use::hole);
+  }
+  if (used() <= options_.budget) return;
+  std::vector<const Found*> live;
+  for (const Found& f : inventory_) {
+    const Place& p = classes_[f.cls].places.at(f.place);
+    if (p.use == Use::live && p.sequence == f.entry.sequence) live.push_back(&f);
+  }
+  sort_by_leaving(live);
+  for (const Found* f : live) {
+    if (used() <= options_.budget || !vacate(classes_[f->cls], f->place)) return;
   }
 }
 
@@ -540,7 +564,7 @@ Status DiskStore::start_engine() {
       break;
     }
   }
-  start_records();
+  // Records of what was found bad are written from the first poll on: nobody told the time yet.
   return {};
 }
 

@@ -36,7 +36,7 @@ struct DiskStoreOptions {
   std::uint64_t close_patience_ns = 5'000'000'000;  // for operations that are at work
   bool sync = false;     // blocks survive a loss of power; costs two waits for the device a block
   bool direct = true;    // O_DIRECT where the file system takes it
-  bool checksum = true;  // false: nothing is verified; to measure what that costs
+  bool checksum = true;  // false: payloads are not verified; to measure what that costs
   EngineChoice engine = EngineChoice::best;
   std::uint64_t stepped_seed = 0;
   std::uint32_t bad_places_max = 64;  // kept aside; older ones are used again
@@ -239,6 +239,8 @@ class DiskStore {
   void publish_found(std::vector<Found>& found);
   void trim_holes(Class& cls);
   void fit_budget();
+  static void sort_by_leaving(std::vector<const Found*>& live);
+  bool vacate(Class& cls, std::uint32_t place);
   Status record_now(const Class& cls, const Record& record);
   Status start_engine();
 

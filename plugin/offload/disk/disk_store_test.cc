@@ -89,15 +89,49 @@ BOOST_AUTO_TEST_CASE(bad_operations_are_refused) {
 }
 
 BOOST_AUTO_TEST_CASE(a_read_says_how_much_of_the_block_means_something) {
+  for (const bool checksum : {true, false}) {
+    StoreWorld w;
+    w.options.checksum = checksum;
+    w.open();
+    std::byte m[5000]{};
+    BOOST_REQUIRE((w.store->write({1, w.identity(0, 1), m, 1234}, w.now) == Code::ok));
+    BOOST_REQUIRE((w.finished(1) == Code::ok));
+    w.open();
+    BOOST_REQUIRE((w.read(0, 1, 2) == Code::ok));
+    w.settle();
+    BOOST_TEST_CONTEXT("checksum " << checksum) { BOOST_TEST(w.done[2].valid_bytes == 1234u); }
+  }
+}
+
+// Who does not compare checksums takes what either wrote; who does, only what has one.
+BOOST_AUTO_TEST_CASE(blocks_without_a_checksum_are_served_only_where_none_is_wanted) {
+  for (const bool written : {true, false}) {
+    for (const bool read : {true, false}) {
+      StoreWorld w;
+      w.options.checksum = written;
+      w.open();
+      BOOST_REQUIRE((w.write_now(0, 1) == Code::ok));
+      w.options.checksum = read;
+      w.open();
+      const bool served = written || !read;
+      BOOST_TEST_CONTEXT("written " << written << " read " << read) {
+        BOOST_TEST((w.read_now(0, 1) == (served ? Code::ok : Code::io)));
+        BOOST_TEST(w.store->counters().corrupt == (served ? 0u : 1u));
+      }
+    }
+  }
+}
+
+// The block of another key is not served for want of a checksum.
+BOOST_AUTO_TEST_CASE(without_checksums_blocks_are_known_by_their_headers) {
   StoreWorld w;
+  w.options.checksum = false;
   w.open();
-  std::byte m[5000]{};
-  BOOST_REQUIRE((w.store->write({1, w.identity(0, 1), m, 1234}, w.now) == Code::ok));
-  BOOST_REQUIRE((w.finished(1) == Code::ok));
-  w.open();
-  BOOST_REQUIRE((w.read(0, 1, 2) == Code::ok));
-  w.settle();
-  BOOST_TEST(w.done[2].valid_bytes == 1234u);
+  BOOST_REQUIRE((w.write_now(0, 1) == Code::ok));
+  constexpr std::uint64_t key_at = 96;
+  disk_test::flip(w.path("blocks-5000.data"), key_at, 1);
+  BOOST_TEST((w.read_now(0, 1) == Code::io));
+  BOOST_TEST(w.store->counters().corrupt == 1u);
 }
 
 BOOST_AUTO_TEST_CASE(a_second_opener_is_told_who_has_the_folder) {
@@ -203,7 +237,9 @@ BOOST_AUTO_TEST_CASE(where_holes_cannot_be_punched_a_class_keeps_its_room_and_it
   BOOST_TEST(notes[0].find("cannot be given to another") != std::string::npos, notes[0]);
 }
 
-BOOST_AUTO_TEST_CASE(a_smaller_budget_drops_the_oldest_at_the_next_open) {
+// Of the chain (four blocks here) that is the oldest the end first, so that all that stays can be
+// reached.
+BOOST_AUTO_TEST_CASE(a_smaller_budget_drops_the_ends_of_the_oldest_chains_at_the_next_open) {
   StoreWorld w;
   w.open();
   for (std::uint64_t n = 0; n < 30; ++n) {
@@ -218,7 +254,9 @@ BOOST_AUTO_TEST_CASE(a_smaller_budget_drops_the_oldest_at_the_next_open) {
   BOOST_TEST(left + w.store->counters().dropped_budget == 30u);
   BOOST_TEST(left > 8u);
   for (std::uint64_t n = 0; n < 30; ++n) {
-    const Code expected = n < 30 - left ? Code::arg : Code::ok;
+    const std::uint64_t chain = n / 4 * 4;
+    const std::uint64_t goes = chain + (std::min<std::uint64_t>(chain + 4, 30) - 1 - n);
+    const Code expected = goes < 30 - left ? Code::arg : Code::ok;
     BOOST_TEST((w.read_now(n % 3 == 0 ? 1 : 0, n) == expected), "block " << n);
   }
   w.open();
@@ -369,6 +407,24 @@ BOOST_AUTO_TEST_CASE(a_file_system_without_direct_access_is_used_through_the_pag
   BOOST_TEST((w.write_now(0, 1) == Code::ok));
   w.open();
   BOOST_TEST((w.read_now(0, 1) == Code::ok));
+}
+
+// What is written at an open for what was found bad has its deadline from the first poll on,
+// however long the clock runs already.
+BOOST_AUTO_TEST_CASE(many_bad_places_at_an_open_do_not_switch_the_tier_off) {
+  StoreWorld w;
+  w.now = 1'000'000'000'000'000;
+  w.open();
+  for (std::uint64_t n = 0; n < 12; ++n) BOOST_REQUIRE((w.write_now(0, n) == Code::ok));
+  w.store.reset();
+  std::filesystem::resize_file(w.path("blocks-5000.data"), 8192);
+  w.open();
+  BOOST_TEST(w.store->blocks() == 1u);
+  w.settle();
+  BOOST_TEST(w.store->counters().switched_off == 0u);
+  BOOST_TEST((w.write_now(0, 20) == Code::ok));
+  BOOST_TEST((w.read_now(0, 20) == Code::ok));
+  BOOST_TEST(w.store->verify() == "");
 }
 
 // K10-94.

@@ -81,7 +81,7 @@ IoCall DiskTask::begin() {
     case TaskKind::write: {
       if (!take_buffer()) return fail(Code::full, 0);
       std::memcpy(buffer().data() + block_header_bytes, memory, header.payload_bytes);
-      if (shared->checksum) seal_block(header, buffer());
+      seal_block(header, buffer(), shared->summed);
       break;
     }
     case TaskKind::read:
@@ -166,30 +166,28 @@ IoCall DiskTask::write_record_call() {
 }
 
 IoCall DiskTask::finish_read() {
-  if (shared->checksum) {
-    const auto read = read_block(buffer());
-    if (!read.ok()) {
-      corrupt = true;
-      detail = read.error();
-      return fail(Code::io, 0);
-    }
-    BlockHeader expected = header;
-    expected.what.has_parent = read.value().what.has_parent;
-    expected.what.parent = read.value().what.parent;
-    expected.valid_bytes = read.value().valid_bytes;
-    if (read.value() != expected) {
-      corrupt = true;
-      detail = {Code::io,
-                fmt::format("block: the place holds group {} end {} sequence {} "
-                            "generation {}, wanted are group {} end {} sequence {} "
-                            "generation {}, or key, namespace or length differ",
-                            read.value().what.group, read.value().what.end_tokens,
-                            read.value().sequence, read.value().generation, header.what.group,
-                            header.what.end_tokens, header.sequence, header.generation)};
-      return fail(Code::io, 0);
-    }
-    header = read.value();
+  const auto read = read_block(buffer(), shared->summed);
+  if (!read.ok()) {
+    corrupt = true;
+    detail = read.error();
+    return fail(Code::io, 0);
   }
+  BlockHeader expected = header;
+  expected.what.has_parent = read.value().what.has_parent;
+  expected.what.parent = read.value().what.parent;
+  expected.valid_bytes = read.value().valid_bytes;
+  if (read.value() != expected) {
+    corrupt = true;
+    detail = {Code::io,
+              fmt::format("block: the place holds group {} end {} sequence {} "
+                          "generation {}, wanted are group {} end {} sequence {} "
+                          "generation {}, or key, namespace or length differ",
+                          read.value().what.group, read.value().what.end_tokens,
+                          read.value().sequence, read.value().generation, header.what.group,
+                          header.what.end_tokens, header.sequence, header.generation)};
+    return fail(Code::io, 0);
+  }
+  header = read.value();
   if (!advance(Phase::quiet, Phase::delivering)) return end();
   std::memcpy(memory, buffer().data() + block_header_bytes, header.payload_bytes);
   return end();

@@ -22,8 +22,8 @@ enum class TaskKind : std::uint8_t {
 // What all tasks of a store share, unchanged while any is open.
 struct TaskShared {
   Owner owner;
-  bool sync = false;     // wait for the device after data and after records
-  bool checksum = true;  // false: for measuring what it costs; blocks are not verified
+  bool sync = false;                    // wait for the device after data and after records
+  wire::Sum summed = wire::Sum::whole;  // none: for measuring what it costs
   int superblock_fd = -1;
   int probe_fd = -1;
   Staging staging;

@@ -98,7 +98,7 @@ Result<Superblock> read_superblock(std::span<const std::uint8_t> bytes) {
   return block;
 }
 
-void seal_block(const BlockHeader& header, std::span<std::uint8_t> place) {
+void seal_block(const BlockHeader& header, std::span<std::uint8_t> place, wire::Sum summed) {
   KVC_CHECK(place.size() == place_bytes(header.payload_bytes));
   std::uint8_t* p = place.data();
   const std::size_t whole = block_header_bytes + header.payload_bytes;
@@ -118,10 +118,10 @@ void seal_block(const BlockHeader& header, std::span<std::uint8_t> place) {
   put(p + 160, header.what.has_parent ? flag_parent : 0U);
   put(p + 164, header.owner.rank);
   put(p + 168, header.owner.namespace_bytes);
-  wire::seal_header(place.first(whole), block_rules);
+  wire::seal_header(place.first(whole), block_rules, summed);
 }
 
-Result<BlockHeader> read_block(std::span<const std::uint8_t> place) {
+Result<BlockHeader> read_block(std::span<const std::uint8_t> place, wire::Sum summed) {
   if (place.size() < block_header_bytes) {
     return wire::bad("block", "{} bytes are shorter than the header of {}", place.size(),
                      block_header_bytes);
@@ -133,7 +133,7 @@ Result<BlockHeader> read_block(std::span<const std::uint8_t> place) {
     return wire::bad("block", "{} bytes named in the header, the place has {}", whole,
                      place.size());
   }
-  if (Status s = wire::check_header(place.first(whole), block_rules); !s.ok()) return s;
+  if (Status s = wire::check_header(place.first(whole), block_rules, summed); !s.ok()) return s;
   const auto padding = place.subspan(whole);
   if (!std::all_of(padding.begin(), padding.end(), [](std::uint8_t b) { return b == 0; })) {
     return wire::bad("block", "the {} bytes behind the payload are not 0", padding.size());

@@ -11,6 +11,7 @@
 
 #include "plugin/core/disk_room.h"  // place_bytes and what it is made of
 #include "plugin/core/result.h"
+#include "plugin/offload/wire.h"
 
 namespace kvc::disk {
 
@@ -99,11 +100,14 @@ void write_superblock(const Superblock& block, std::span<std::uint8_t> out);
 Result<Superblock> read_superblock(std::span<const std::uint8_t> bytes);
 
 // Writes the header in front of the payload that already stands behind it, the zeroes up to the
-// end of the place, and the checksum over both. Requires: place.size() ==
+// end of the place, and the checksum over both, if it is to have one. Requires: place.size() ==
 // place_bytes(payload_bytes).
-void seal_block(const BlockHeader& header, std::span<std::uint8_t> place);
-// The header of a place whose every byte was checked, those behind the payload too.
-Result<BlockHeader> read_block(std::span<const std::uint8_t> place);
+void seal_block(const BlockHeader& header, std::span<std::uint8_t> place,
+                wire::Sum summed = wire::Sum::whole);
+// The header of a place whose every byte was checked, those behind the payload too; with Sum::none
+// all but the payload. arg: something is wrong; so is a block without a checksum for who wants one.
+Result<BlockHeader> read_block(std::span<const std::uint8_t> place,
+                               wire::Sum summed = wire::Sum::whole);
 
 // Requires: out.size() == record_bytes.
 void write_record(const Record& record, std::span<std::uint8_t> out);
