@@ -1,6 +1,7 @@
 // kvc-replay-calls: replays a recording of the layer against a connector.
 //
-// Exit codes: 0 all answers are the same; 1 one differs, and is shown; 2 wrong input.
+// Exit codes: 0 all answers are the same; 1 one differs, and is shown, or the connector ended the
+// process; 2 wrong input.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
@@ -11,6 +12,7 @@
 #include "config/parsed.h"
 #include "conformance/validate/replay.h"
 #include "host_stub/loader/loader.h"
+#include "host_stub/tools/must_return.h"
 #include "host_stub/tools/program_files.h"
 #include "plugin/core/program.h"
 
@@ -95,10 +97,11 @@ int main_checked(int argc, char** argv) {
 }  // namespace kvc::validate
 
 int main(int argc, char** argv) {
+  const kvc::host::MustReturn guard("kvc-replay-calls: the connector ended the process\n");
   try {
     const int code = kvc::validate::main_checked(argc, argv);
-    return kvc::with_stdout_written("kvc-replay-calls", code, 2);
+    return guard.with(kvc::with_stdout_written("kvc-replay-calls", code, 2));
   } catch (const std::exception& e) {
-    return kvc::validate::refuse(e.what());
+    return guard.with(kvc::validate::refuse(e.what()));
   }
 }

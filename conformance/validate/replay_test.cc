@@ -195,6 +195,12 @@ BOOST_AUTO_TEST_CASE(a_recording_without_a_part_of_its_checksum_is_replayed_on_r
   BOOST_TEST(refused.err.find("3 of its last 9 bytes are missing") != std::string::npos);
 }
 
+BOOST_AUTO_TEST_CASE(a_connector_that_ends_the_process_is_no_success) {
+  const Outcome out = replay({corpus, library("kvc_planted_gone")});
+  BOOST_TEST(out.code == 1);
+  BOOST_TEST(out.err == "kvc-replay-calls: the connector ended the process\n");
+}
+
 BOOST_AUTO_TEST_CASE(a_stdout_that_is_full_is_no_success) {
   BOOST_TEST(wrong_at_a_full_stdout({corpus, library("kvc_simple_cpu")}, "kvc-replay-calls", 2) ==
              "");
