@@ -97,7 +97,7 @@ void settle_names(const std::vector<TomlTable>& tables, std::vector<GroupConfig>
   for (std::size_t i = 0; i < groups.size(); ++i) {
     if (!groups[i].name.empty()) continue;
     std::string name = kind_names[static_cast<std::size_t>(groups[i].kind)];
-    while (first_of(name) != groups.size()) name += "-" + number(i);
+    while (first_of(name) != groups.size()) name.append(1, '-').append(number(i));
     groups[i].name = name;
   }
 }
