@@ -14,14 +14,6 @@ kvc_status pin(kvc_sched* s, const kvc_pin_in* in, kvc_pin_out* out) noexcept {
   return status;
 }
 
-kvc_hints_api wrong(kvc_hints_api table) {
-  table.pin = pin;
-  return table;
-}
-
 }  // namespace
 
-void kvc::bad::spoil(kvc_plugin_api& table) {
-  static const kvc_hints_api mine = wrong(right_hints());
-  replace_extension(table, KVC_HINTS_EXTENSION, &mine);
-}
+void kvc::bad::spoil(kvc_plugin_api& table) { spoil_hints(table, &kvc_hints_api::pin, pin); }

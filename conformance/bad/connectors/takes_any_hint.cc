@@ -13,14 +13,6 @@ kvc_status hint(kvc_sched* s, const kvc_hint_in* in) noexcept {
   return KVC_OK;
 }
 
-kvc_hints_api wrong(kvc_hints_api table) {
-  table.hint = hint;
-  return table;
-}
-
 }  // namespace
 
-void kvc::bad::spoil(kvc_plugin_api& table) {
-  static const kvc_hints_api mine = wrong(right_hints());
-  replace_extension(table, KVC_HINTS_EXTENSION, &mine);
-}
+void kvc::bad::spoil(kvc_plugin_api& table) { spoil_hints(table, &kvc_hints_api::hint, hint); }
